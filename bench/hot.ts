@@ -1,5 +1,5 @@
-// Hot subjects: how many Redis commands a request costs when isolates lease, whether the limit holds, and how much of it
-// the subjects can use. Compared with @upstash/ratelimit under the same load.
+// Hot subjects: how many Redis commands a request costs when isolates lease, whether the limit holds, and how much of
+// the limit the subjects can use. Compared with @upstash/ratelimit under the same load.
 import { type Edges, routeFrom, startEdges } from '../local/edges.ts';
 import { cpuTable, type HotCpu, measureCpu } from './hot/cpu.ts';
 import { highestRate } from './hot/highest-rate.ts';
@@ -17,7 +17,7 @@ const WINDOWS = 2;
 const WINDOW_SECONDS = 4;
 /** The peers are measured with this many isolates only, because more isolates change nothing for them. */
 const PEERS_AT = 3;
-/** The highest rate of this machine is added. */
+/** Requests a second. The bench adds the highest rate of this machine. */
 const RATES = [200, 1_000];
 const LOADS = [1.2, 0.5];
 

@@ -1,4 +1,4 @@
-// The instructions that workerd runs for one request, of Weir and of those beside it. Processor time on a shared
+// The instructions that workerd runs for one request, of Weir and of its peers. Processor time on a shared
 // machine differs by a third between two processes of the same code. The number of instructions differs less.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -49,7 +49,7 @@ const RUNS = 3;
 /** V8 has compiled nearly all of Weir's code by then. */
 const WARM_UP_REQUESTS = 30_000;
 const BEFORE_REQUESTS = 500;
-/** Several collections of all kinds fall into them. */
+/** So many that several garbage collections of all kinds fall into them. */
 const REQUESTS = 4_000;
 /** Two processes at once: the counts of one do not depend on the other. */
 const AT_ONCE = 2;
@@ -61,7 +61,7 @@ export const run: Bench = async (options) => {
   await using arena = await startArena(options);
   await using all = await arena.serve();
   const counts: Partial<Record<Name, number[]>> = {};
-  // The short form counts one, because Valgrind takes seconds to start.
+  // The short form counts only one candidate, because Valgrind takes seconds to start.
   const names = NAMES.slice(0, options.scaled(NAMES.length));
   const waiting = Array.from({ length: options.scaled(RUNS) }, () => names).flat();
   const countAll = async () => {

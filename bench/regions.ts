@@ -68,7 +68,7 @@ export const run: Bench = async ({ say, scaled }) => {
 const beApart = (edges: Edges, latencyMs: number) =>
   Promise.all(edges.regions.map(({ far }) => far.faults.set({ latencyMs })));
 
-/** The slow ones take minutes but hardly any processor time, so they run beside the others. */
+/** The slow runs take minutes but hardly any processor time, so they run beside the others. */
 async function measureAll(
   edges: Edges,
   roundTripMs: number,
@@ -128,7 +128,7 @@ function toJson(runs: readonly Run[], peer: readonly Run[], exactFromRequest: nu
     },
     remaining: { exactFromRequest },
     farCallsPerRequest: most(runs, 'farCallsPerRequest'),
-    // The commands of the slow runs cannot be told from those that run beside them.
+    // The commands of the slow runs mix with those of the runs beside them.
     commandsPerRequest: most(
       runs.filter(({ size }) => size !== SLOW),
       'commandsPerRequest',

@@ -1,6 +1,6 @@
-// What telemetry costs: processor time of the built Worker with one rule, with its telemetry and without. Two isolates of
-// the same code differ by more than telemetry costs. So each isolate is compared with itself: its telemetry is turned on
-// and off in turns.
+// What telemetry costs: processor time of the built Worker with one rule, with its telemetry and without. Two isolates
+// of the same code differ by more than telemetry costs. So the bench compares each isolate with itself, and turns its
+// telemetry on and off in turns.
 
 import { CONCURRENCY, LEAST_MS } from './gateway/fresh-processes.ts';
 import { ONE_RULE_PATH } from './gateway/limits.ts';

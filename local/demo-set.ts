@@ -1,5 +1,5 @@
 // Tiers, rules, routes and keys to try Weir with. Only an empty database gets them, so they never change a person's
-// own.
+// own rules.
 import { like, notLike } from 'drizzle-orm';
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres';
 import pg from 'pg';

@@ -1,6 +1,6 @@
 // Runs the limiter at three edges of the world, without workerd, for tests and benches. Each edge has its own memory
-// and its own nearest Redis; the other two are far. Each Redis has two gateways: a near one, and one as slow as an
-// ocean.
+// and its own nearest Redis; the other two are far. Each Redis has two gateways: a near one, and one as slow as a
+// connection across an ocean.
 
 import type { Decision } from '../src/core/decision.ts';
 import type { LimitedRule } from '../src/core/matching/compiled-rule.ts';

@@ -14,7 +14,7 @@ const CONNECT_TIMEOUT_MS = 5_000;
 export interface PostgresOptions {
   /** Empties the folder first. */
   fresh?: boolean;
-  /** Where the data are. Without it they are in memory, and gone on stop. */
+  /** Where the data are. Without it, they are in memory, and lost on stop. */
   dataDir?: string | undefined;
   port: number;
   /** How long an idle transaction may hold up other clients before its client is cut off. */

@@ -9,7 +9,7 @@ export const PRICES = {
   neonPerCuHour: 0.106,
 } as const;
 
-/** As the tests count them. */
+/** Numbers that the tests verify. */
 export const COUNTED = {
   /** Redis commands, as Upstash bills them. */
   commandsOfAdmitted: 4,
@@ -54,7 +54,7 @@ export function costOf({ millionsOfRequests, regions, deniedPercent, checkMinute
   return { workers, upstash, neon, together: workers + upstash + neon };
 }
 
-/** Requests a month in each region that Upstash's free plan has room for. */
+/** Commands a month that Upstash's free plan includes. `freeRequests` are the requests that they cover in a region. */
 export const FREE_COMMANDS = 500_000;
 export const freeRequests = (): number =>
   Math.floor((FREE_COMMANDS - COUNTED.idleCommands) / COUNTED.commandsOfAdmitted);

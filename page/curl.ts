@@ -1,4 +1,4 @@
-// Reads a curl command as people paste it, into the request that it would send, as far as rules care. Pure.
+// Turns a pasted curl command into the request that it would send, with the fields that rules look at. Pure.
 
 export interface PastedRequest {
   readonly method: string;
@@ -18,7 +18,7 @@ const SENDS_BODY = [
   '-F',
   '--form',
 ];
-/** Options of curl that take a value. All others stand alone. */
+/** Options of curl that take a value. All others take none. */
 const WITH_VALUE = new Set([
   ...SENDS_BODY,
   ...['-X', '--request', '-H', '--header', '-u', '--user', '-A', '--user-agent', '-b', '--cookie'],

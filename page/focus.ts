@@ -1,6 +1,6 @@
 // Keeps the focus where a keyboard user has put it, although views redraw their parts.
 
-/** What a person would call the same button, link or field. */
+/** The name by which a person recognizes a button, link or field. */
 const nameOf = (element: Element): string =>
   ['name', 'href', 'aria-label'].map((name) => element.getAttribute(name)).find(Boolean) ??
   element.textContent;

@@ -4,7 +4,7 @@ import { fill, h } from './dom.ts';
 
 export interface Sending {
   readonly form: HTMLFormElement;
-  /** Where errors go that belong to no field. */
+  /** The place for errors that belong to no field. */
   readonly trouble: HTMLElement;
   /** If it rejects, the form shows the error, at its fields. */
   readonly act: () => Promise<void>;
@@ -28,7 +28,7 @@ export function sendOnSubmit({ form, trouble, act }: Sending): void {
   });
 }
 
-/** Throws if a field holds what the API would refuse anyway: no number, a number out of bounds, nothing at all. */
+/** Throws if the API would refuse a field anyway: it has no number, a number out of bounds, or nothing at all. */
 export function checkFields(form: HTMLFormElement): void {
   const errors = [...form.querySelectorAll<HTMLInputElement>('input:invalid')].map(
     ({ name, validationMessage }) => ({ pointer: `#/${name}`, detail: validationMessage }),

@@ -10,7 +10,7 @@ export interface Bindings {
   readonly ORIGIN_URL: string;
   /** Secret. JSON list of regions: name, url, token, share, latitude, longitude. Without tokens it is no secret. */
   readonly REGIONS: string;
-  /** Secret. The token of one region that has none in REGIONS: `REDIS_TOKEN_US` for `us`, `REDIS_TOKEN_US_EAST` for `us-east`. */
+  /** Secret. The token of one region that has none in REGIONS, such as `REDIS_TOKEN_US_EAST` for `us-east`. */
   readonly [token: `REDIS_TOKEN_${string}`]: string;
   /** Secret. Postgres connection string. */
   readonly DATABASE_URL: string;
@@ -26,7 +26,7 @@ export interface Bindings {
   readonly DEADLINE_MS?: string;
   /** Requests a second that an isolate lets through while no region counts them (1000); 0 for any number. */
   readonly ISOLATE_CAP?: string;
-  /** `on` (default) or `log`: rules only record what they would have done, even if Postgres is gone. */
+  /** `on` (default) or `log`: rules only record what they would have done, even if Postgres is down. */
   readonly ENFORCEMENT?: string;
   /** How many isolates share a region's limits, until the census knows (10). */
   readonly ISOLATES?: string;
@@ -36,7 +36,7 @@ export interface Bindings {
   readonly DATABASE_CHECK_MINUTES?: string;
   /** The deployment, from Cloudflare. After a new one, the cron run publishes again. */
   readonly CF_VERSION_METADATA?: { readonly id: string };
-  /** Where Neon's HTTP protocol is spoken, if not at Neon itself (local development). */
+  /** The server that speaks Neon's HTTP protocol, if it is not Neon itself (local development). */
   readonly DATABASE_HTTP_ENDPOINT?: string;
   /**
    * How users' tokens are verified, as JSON: algorithms, jwksUrl, issuer, audience, userClaim (`sub`), tierClaim,
@@ -45,11 +45,11 @@ export interface Bindings {
   readonly JWT?: string;
   /** Secret. For algorithms HS256 and HS512. */
   readonly JWT_SECRET?: string;
-  /** `count` (default): a bad key or token counts against the IP. `reject`: it is answered 401. */
+  /** `count` (default): a request with a bad key or token counts against the IP. `reject`: Weir answers 401. */
   readonly UNVERIFIED?: string;
   /** How many bits of an IPv6 address count (64). */
   readonly IPV6_PREFIX?: string;
-  /** The response header in which the origin tells what a request has really cost (X-Weir-Cost). */
+  /** The response header in which the origin sends the real cost of a request (X-Weir-Cost). */
   readonly COST_HEADER?: string;
   /** What Weir does with the origin's own rate limit headers: `rename` (default, to X-Origin-…), `drop` or `keep`. */
   readonly ORIGIN_RATE_LIMIT_HEADERS?: string;

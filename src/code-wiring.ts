@@ -40,7 +40,7 @@ const placeholders = () => ({
   ADMIN_TOKEN: crypto.randomUUID(),
 });
 
-/** Without Postgres there are no API keys, and users have only what their tokens say. */
+/** Without Postgres there are no API keys, and Weir knows a user only by the claims of the token. */
 const NOBODY: CallerDirectory = { ofApiKey: async () => undefined, ofUser: async () => undefined };
 
 const UNTOLD: Telemetry = { clockMs: () => 0, decided() {}, answered() {}, handOver() {} };

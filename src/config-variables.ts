@@ -49,11 +49,11 @@ const httpUrl = url(HTTP, 'must be an http or https URL');
 const region = strictObject({
   name: matching(/^[a-z0-9-]{1,32}$/, 'must be 1 to 32 of a-z, 0-9 and -'),
   url: httpUrl,
-  /** Undefined: a secret of its own has it (see `tokenVariableOf`). */
+  /** Undefined: the token is in a secret of its own (see `tokenVariableOf`). */
   token: optional(textFrom(1, 'must not be empty')),
   /** 0: the region has no part of limits that are split by these shares. */
   share: numberFrom(0),
-  /** A Redis Cluster: one call for each subject, because a script can touch one slot only. */
+  /** A Redis Cluster: Weir makes one call for each subject, because a script can touch only one slot. */
   cluster: withDefault(flag, false),
   latitude: numberFrom(-90, 90),
   longitude: numberFrom(-180, 180),

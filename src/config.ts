@@ -27,7 +27,7 @@ export interface Config {
   readonly databaseUrl: string;
   readonly databaseHttpEndpoint: string | undefined;
   readonly databaseCheckMinutes: number;
-  /** The version of the Worker's code; undefined if Cloudflare does not tell. */
+  /** The version of the Worker's code; undefined if Cloudflare does not provide it. */
   readonly deployment: string | undefined;
   readonly adminTokens: readonly AdminToken[];
   readonly adminAccess: Access | undefined;
@@ -127,7 +127,7 @@ function* contradictionsIn(read: Variables, env: Bindings, problems: readonly st
   const { JWT, ADMIN_TOKEN, ADMIN_TOKENS = [], ALERT_WEBHOOK } = read;
   const originProblem = originUrlProblem(read.ORIGIN_URL, originPolicyOf(read, env, variables));
   if (originProblem) yield originProblem;
-  // If an admin variable is invalid, it is not missing as well.
+  // Does not report an invalid admin variable as missing, too.
   const isAdminWrong = problems.some((problem) => problem.startsWith('ADMIN_'));
   const tokens = adminTokensOf(ADMIN_TOKEN, ADMIN_TOKENS);
   if (tokens.length === 0 && env.ADMIN_ACCESS === undefined && !isAdminWrong)
@@ -143,7 +143,7 @@ function* contradictionsIn(read: Variables, env: Bindings, problems: readonly st
     yield 'ADMIN_TOKENS: has two tokens of one name (ADMIN_TOKEN is named admin)';
 }
 
-/** With an empty token if there is none. */
+/** The region with its token; an empty one if there is none. */
 function withToken<R extends { readonly name: string; readonly token?: string | undefined }>(
   region: R,
   env: Bindings,

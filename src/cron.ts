@@ -4,9 +4,9 @@ import type { PublishOptions } from './rules/publishing/publish.ts';
 import { reconcile } from './rules/publishing/reconcile.ts';
 
 const MINUTE_MS = 60_000;
-/** Once a day everything is written again, long before announcements (3 days) and KV (30 days) expire. */
+/** The cron run writes everything again once a day, long before announcements (3 days) and KV (30 days) expire. */
 const RENEWAL_MINUTES = 24 * 60;
-/** Rarely, because it wakes Postgres, and an hour does not matter for records that are a month old. */
+/** The cron run deletes rarely, because that wakes Postgres, and an hour does not matter for month-old records. */
 const DELETE_MINUTES = 60;
 
 export interface CronParts {

@@ -68,7 +68,8 @@ export function weir<Env extends object = LibraryBindings>(
       // A copy, because headers of a fetched response are immutable.
       return { kind: 'answered', response: new Response(c.res.body, c.res) };
     });
-    // Hono keeps the answer of the handlers unless it is replaced; to a refusal it adds what others have set.
+    // Hono adds the headers of an earlier answer to the new one. For a refusal that is right. An answer of the handlers
+    // already has these headers, so it replaces the earlier answer.
     if (isPassed) c.res = undefined;
     c.res = answer;
   };

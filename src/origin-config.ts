@@ -29,7 +29,7 @@ export function originPolicyOf(
   };
 }
 
-/** Undefined if the origin can be used, or was reported before. */
+/** Undefined if Weir can use the origin, or if config-variables.ts reports its problem. */
 export function originUrlProblem(
   text: string | undefined,
   { allowsPrivate, services }: OriginPolicy,

@@ -38,7 +38,7 @@ export interface IsolateServices {
   /** If present, requests must await it first. Rejects with a ConfigError if a rule is invalid. */
   ready?(): Promise<unknown>;
   runCron(scheduledTime: number): Promise<void>;
-  /** Of a queue of denials and usage. */
+  /** Consumes a batch of the queue of denials and usage. */
   consume(batch: QueuedBatch): Promise<void>;
 }
 
@@ -210,7 +210,7 @@ interface RegionTools {
 }
 
 function createRegions({ regions, isolates, deadlineMs }: Config, { log, now, sums }: RegionTools) {
-  // A region that is not alone gets no more than half of the deadline.
+  // If there are several regions, each gets at most half of the deadline.
   const probeMs = regions.length > 1 ? deadlineMs / 2 : deadlineMs;
   const create = ({ url, token, cluster, ...place }: Config['regions'][number]) => {
     const { name } = place;

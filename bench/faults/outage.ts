@@ -43,7 +43,7 @@ const COUNTED_MS = 90_000;
 export const CLEAN_IN_A_ROW = 10;
 const SUBJECTS_OF_A_KIND = 2;
 
-/** The peer has one Redis. It is measured where that one fails. */
+/** The peer has one Redis. The bench measures the peer where that Redis fails. */
 const workersIn = (scope: OutageScope) =>
   scope === 'one' ? [...ISOLATES, PEERS[0], IMPATIENT_PEER] : ISOLATES;
 

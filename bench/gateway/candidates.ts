@@ -41,7 +41,7 @@ export interface Target {
   /** The Worker's URL. */
   readonly origin: string;
   readonly path: string;
-  /** Whether its answers must say that they were counted. */
+  /** Whether its answers must show that the request was counted. */
   readonly isWeir: boolean;
 }
 
@@ -63,7 +63,7 @@ export const ROUTES: PerCandidate<Route> = {
   fairProxy: behind('fair-proxy'),
   fairPing: behind('fair-ping'),
   oneRule: weir(ONE_RULE_PATH),
-  // An isolate of its own: where all share a process, one that is called twice as often would be faster.
+  // Five rules have an isolate of their own: in a shared process, an isolate that is called twice as often is faster.
   fiveRules: weir(FIVE_RULES_PATH, 'weir-five-rules'),
   oneRegionOneRule: weir(ONE_RULE_PATH, 'weir-one-region'),
   upstashOne: behind('upstash-1'),

@@ -1,6 +1,6 @@
-// Puts Workers under load, each in a workerd process of its own, in turns and in short slices: a noisy machine slows all
-// of them. Two isolates of the same code differ for as long as they live, because V8 compiles and lays out memory
-// differently in each. So all of it happens several times, with fresh processes each time.
+// Puts Workers under load, each in a workerd process of its own, in turns and in short slices: a noisy machine slows
+// all of them. Two isolates of the same code differ for as long as they live, because V8 compiles and lays out memory
+// differently in each. So the bench repeats all of it several times, with fresh processes each time.
 import type { BenchOptions } from '../shared/bench.ts';
 import { interleave, type Slice } from '../shared/rounds.ts';
 import type { Arena } from './arena.ts';
@@ -15,7 +15,7 @@ export interface ProcessesOptions<Name extends string> {
   /** Has published the rules. */
   readonly all: Workerd;
   readonly load: Load;
-  /** These also take part in `MORE_RUNS`, because their differences are small. None, unless told. */
+  /** These also take part in `MORE_RUNS`, because their differences are small. None by default. */
   readonly compared?: readonly NoInfer<Name>[];
 }
 
@@ -71,7 +71,7 @@ async function measureOnce<Name extends string>(
   const rounds = perName(names, (): Round[] => []);
   const slices: Record<string, Slice> = {};
   const warmUpRequests = scaled(WARM_UP_REQUESTS, CONCURRENCY);
-  // The short form starts a process for one of them.
+  // The short form starts a process for only one candidate.
   const alone = names.slice(0, scaled(names.length));
   for (const name of names) {
     const route = routes[name];

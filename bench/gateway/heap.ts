@@ -1,4 +1,4 @@
-// Measures what a request allocates in a Worker's isolate. V8 samples all objects, including those that are gone again.
+// Measures what a request allocates in a Worker's isolate. V8 samples all objects, even those that it has collected.
 import { connectInspector } from './inspector.ts';
 
 interface ProfileNode {

@@ -55,7 +55,7 @@ export async function measure(
   };
 }
 
-/** Of the runs in which each took part. */
+/** The median of the runs in which a candidate took part. */
 const medianRun = (runs: readonly PerCandidate<number>[]): PerCandidate<number> =>
   perCandidate((name) => median(runs.map((run) => run[name]).filter((micros) => !Number.isNaN(micros))));
 

@@ -21,7 +21,7 @@ export async function startOneRegion(cleanup: AsyncDisposableStack): Promise<One
   return { gateway, variable: JSON.stringify([region]) };
 }
 
-/** Postgres remembers how limits were split before. The publication of one Weir must not be the past of the other. */
+/** Postgres remembers former splits. The split of one Weir must not become a former split of the other. */
 export async function forgetSplit(databaseUrl: string): Promise<void> {
   const client = new pg.Client({ connectionString: databaseUrl });
   await client.connect();

@@ -1,5 +1,5 @@
-// Processor time of workerd for a request that a lease pays for. Compared with a proxy, with a proxy that sends one PING
-// first, and with Weir if it calls Redis for each request.
+// Processor time of workerd for a request that a lease pays for. Compared with a proxy, with a proxy that sends one
+// PING first, and with Weir if it calls Redis for each request.
 import { startArena } from '../gateway/arena.ts';
 import { ROUTES as COMMON, type Route, weir } from '../gateway/candidates.ts';
 import { measureProcesses, microsOf } from '../gateway/fresh-processes.ts';

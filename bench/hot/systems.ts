@@ -1,5 +1,5 @@
-// The systems that are compared: Weir, and @upstash/ratelimit with its cache of denials and with its cached window. Each
-// isolate has a memory of its own.
+// The systems that the bench compares: Weir, and @upstash/ratelimit with its cache of denials and with its cached
+// window. Each isolate has a memory of its own.
 import { Ratelimit } from '@upstash/ratelimit';
 import { Redis } from '@upstash/redis';
 import { Redis as IoRedis } from 'ioredis';

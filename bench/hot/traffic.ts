@@ -31,7 +31,7 @@ export interface Figures {
   readonly commandsPerRequest: number;
   /** Requests beyond the limit of a window. */
   readonly overAdmitted: number;
-  /** The part of what the limits allowed that the subjects got, over all windows. */
+  /** The fraction of the allowed units that the subjects got, over all windows. */
   readonly utilization: number;
   readonly uncounted: readonly string[];
 }

@@ -25,7 +25,7 @@ export async function findOrInstallCallgrind(machine: Machine): Promise<Callgrin
   });
 }
 
-/** The words before the program. It counts nothing until it is told to: without counting, it runs five times as fast. */
+/** The words before the program. Callgrind starts without counting: the program then runs five times as fast. */
 export const underCallgrind = ({ valgrind }: Callgrind, file: string): string[] => [
   valgrind,
   '-q',
@@ -38,9 +38,9 @@ export const underCallgrind = ({ valgrind }: Callgrind, file: string): string[] 
 
 export interface Counted {
   readonly pid: number;
-  /** That of `underCallgrind`. */
+  /** The file that `underCallgrind` was given. */
   readonly file: string;
-  /** Is not counted. Callgrind stops for seconds when it begins, and requests would meet their deadline. */
+  /** Work that is not counted. Callgrind stops for seconds when it begins to count, and requests could time out. */
   readonly before: () => Promise<unknown>;
   readonly work: () => Promise<unknown>;
 }

@@ -36,7 +36,7 @@ export interface LocksResult {
   readonly ratio: number;
 }
 
-/** This many calls at once are no outage. */
+/** Calls that wait for many others must not time out. */
 const PATIENT_MS = 60_000;
 const ANNOUNCED = { sequence: 1, rules: 'a'.repeat(16), callers: 'b'.repeat(16) };
 

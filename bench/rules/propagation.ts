@@ -10,7 +10,7 @@ const BUSY: readonly IsolateName[] = ['one', 'two'];
 const IDLE: IsolateName = 'three';
 export const GIVE_UP_MS = 10_000;
 
-/** The place is only late. */
+/** The reason of a place that is only late. */
 export const OLDER_LIMIT = 'an older limit';
 
 interface Place {

@@ -1,4 +1,4 @@
-// A set of rules of any size, and requests for it. The requests meet only the first ten rules, which are of every kind.
+// A set of rules of any size, and requests for it. The requests match only the first ten rules, of every kind.
 // All others are beside them: siblings in the same folders, other services, and overrides and tiers in the same slots.
 // So a request has the same answer in every set, and only the number of rules differs.
 

@@ -1,5 +1,5 @@
-// Compares measurements on a noisy machine: in turns, in short slices, for many rounds. What slows the machine down for
-// a while then slows all of them, and medians drop the rest.
+// Compares measurements on a noisy machine: in turns, in short slices, for many rounds. Other work on the machine then
+// slows all measurements alike, and medians drop the rest.
 
 /** Measures one slice. */
 export type Slice = () => Promise<number>;
@@ -17,7 +17,7 @@ export async function interleave<Name extends string>(
   const names = Object.keys(slices) as Name[];
   const measured = Object.fromEntries(names.map((name) => [name, []])) as unknown as Record<Name, number[]>;
   for (let round = 0; round <= rounds; round++) {
-    // Each round begins with another one, so that none always profits from the same neighbour's warm caches.
+    // Each round begins with another slice, so that no slice always profits from the warm caches of the same neighbour.
     for (const name of rotate(names, round)) {
       const value = await slices[name]();
       if (round > 0) measured[name].push(value);

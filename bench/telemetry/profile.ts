@@ -1,4 +1,4 @@
-// Samples an isolate under load with V8: the part of the samples that are in telemetry. Other work on the machine slows
+// Samples an isolate under load with V8: the fraction of samples that are in telemetry. Other work on the machine slows
 // all code of the isolate alike, so this figure is steadier than a difference of processor times.
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
-// The KV of the isolates as Miniflare options: each isolate's binding leads to one Worker that can fail on demand, and from
-// there to Miniflare's own KV.
+// The KV of the isolates as Miniflare options: each isolate's binding leads to one Worker that can fail on demand, and
+// from there to Miniflare's own KV.
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { transform } from 'esbuild';

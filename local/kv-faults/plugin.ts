@@ -1,5 +1,5 @@
-// Two bindings that Miniflare does not have by itself: a KV namespace kept by a Worker, and the store of one of Miniflare's
-// own KV namespaces as a plain service. Miniflare loads this file by its path, as a plugin.
+// Two bindings that Miniflare does not have by itself: a KV namespace kept by a Worker, and the store of one of
+// Miniflare's own KV namespaces as a plain service. Miniflare loads this file by its path, as a plugin.
 import type { Plugin } from 'miniflare';
 
 export const PLUGIN_NAME = 'kv-faults';

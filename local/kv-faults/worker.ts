@@ -1,5 +1,5 @@
-// Stands between the isolates and Miniflare's KV. workerd's KV binding speaks HTTP to whatever is behind it: GET reads, PUT
-// and DELETE write, 404 is null, and any other failure makes the call throw.
+// Stands between the isolates and Miniflare's KV. workerd's KV binding speaks HTTP to the service behind it: GET reads,
+// PUT and DELETE write, 404 is null, and any other failure makes the call throw.
 import type { KvFaults } from './faults.ts';
 
 const HANG_MS = 600_000;

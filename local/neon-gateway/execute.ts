@@ -37,7 +37,7 @@ export async function execute(
   signal: AbortSignal,
 ): Promise<StatementResult[]> {
   const client = await pool.connect();
-  // If Postgres goes away, the query fails. The pool does not listen to errors of a client in use.
+  // If Postgres goes down, the query fails. The pool does not listen to errors of a client in use.
   const onLost = () => {};
   client.on('error', onLost);
   // While a query runs, this drops the connection, so that a waiting query cannot outlive its caller.

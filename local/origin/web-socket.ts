@@ -29,7 +29,7 @@ export function createUpgradeListener(log: RequestRecorder): UpgradeListener {
     const switches = parseSwitches(request.url ?? '');
     const entry = log.begin(request, { websocket: true });
     socket.once('close', () => log.end(entry, 'aborted'));
-    // Until ws takes the socket over, nothing else listens, and an unheard error would end the process.
+    // Until ws takes the socket over, nothing else listens, and an unhandled error would end the process.
     const ignore = () => {};
     socket.on('error', ignore);
     if (switches.delayMs > 0) await sleep(switches.delayMs, undefined, { ref: false });

@@ -56,7 +56,7 @@ export function serveSession(socket: Socket, clientId: number, engine: Engine, h
     try {
       for (let batch = nextBatch(); batch !== null && !closed; batch = nextBatch()) await runBatch(batch);
     } catch (error) {
-      // The engine is gone, and has told the sockets already.
+      // The engine has ended, and the server has already dropped its sockets.
       socket.destroy(error instanceof Error ? error : undefined);
     } finally {
       pumping = false;

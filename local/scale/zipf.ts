@@ -3,7 +3,7 @@
 /** A group of subjects that send the same number of requests. */
 export interface Band {
   readonly subjects: number;
-  /** The part of all requests that each subject of the band sends. */
+  /** The fraction of all requests that each subject of the band sends. */
   readonly part: number;
 }
 

@@ -6,7 +6,7 @@ import type { Traffic } from './traffic.ts';
 export const CLOCK_BOUND_MS = CLOCK_SLACK_MS;
 
 /**
- * The least part that callers must get, relative to one counter with the whole limit and the same requests. For each
- * algorithm, where nothing is in the way.
+ * The least use of a limit that callers must reach, relative to one counter with the whole limit and the same requests.
+ * It holds for each algorithm, where nothing is in the way.
  */
 export const FLOORS: Readonly<Partial<Record<Traffic, number>>> = { oneRegion: 0.98 };

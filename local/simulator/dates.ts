@@ -16,13 +16,13 @@ interface Judged {
   readonly reached: number;
 }
 
-/** So many moments are tried for a change from the dates of one region to those of another. */
+/** The search tries this many moments for a change from the dates of one region to those of another. */
 const TRIED = 16;
 
 /**
- * The first request that is one too many by whatever dates; undefined if there is none. At the start of a move the dates
- * of the old region fit, at its end those of the new one. So where the dates of one region do not fit, the search takes
- * those of another from some earlier request on, as long as that gets further.
+ * The first request beyond the limit by all dates; undefined if there is none. At the start of a move, the dates of the
+ * old region fit, at its end those of the new one. So where the dates of one region do not fit, the search takes those
+ * of another from some earlier request on, as long as more requests fit.
  */
 export function findUndatable(counted: Counted, { admissions, twins }: Dated): Beyond | undefined {
   const judge = (history: readonly Admission[]): Judged => {

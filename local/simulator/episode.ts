@@ -31,7 +31,7 @@ export interface Episode {
   readonly degraded: number;
   /** Units used from memory, counted by check. */
   readonly leased: number;
-  /** Requests whose client or isolate was gone before they were decided. */
+  /** Requests whose client had left, or whose isolate had died, before the decision. */
   readonly undecided: number;
   /** Degraded decisions although nothing was in the way. */
   readonly degradedInPeace: number;

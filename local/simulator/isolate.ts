@@ -153,7 +153,7 @@ function createStore({ caller, network, onCall }: IsolateOptions, region: number
   const store: CounterStore = new Proxy({} as CounterStore, {
     get(_, method) {
       const known = methods.get(method);
-      // A promise asks whether there is a `then`.
+      // A promise that resolves to this store looks for a `then`.
       if (known || typeof method === 'symbol' || method === 'then') return known;
       const created = create(method);
       methods.set(method, created);

@@ -31,7 +31,7 @@ export interface Forgetting {
   readonly atMs: number;
   readonly region: number;
   /**
-   * The part that the region may have ceded before, and no longer remembers. Until then, as many more units may be
+   * The part that the region may have ceded before, and no longer remembers. Until `untilMs`, as many more units may be
    * counted.
    */
   readonly part: number;
@@ -41,7 +41,7 @@ export interface Forgetting {
 export interface Counted {
   readonly algorithm: AlgorithmId;
   readonly windowMs: number;
-  /** The most that two clocks differ. */
+  /** The largest difference between two clocks. */
   readonly boundMs: number;
   readonly forgettings: readonly Forgetting[];
 }
@@ -60,7 +60,7 @@ export interface History extends Counted {
 }
 
 /**
- * The first admission that was one too many; undefined if there is none.
+ * The first admission beyond the limit; undefined if there is none.
  *
  * While a limit changes, some isolates use the old one and some the new one. As long as an admission under the larger
  * limit counts, all admissions together may reach that limit. Those after the last admission under an old limit must

@@ -9,13 +9,13 @@ export interface NetworkSettings {
   readonly seed: number;
   /** One-way times from the place of an isolate to a region, both by number. */
   readonly oneWayMs: readonly (readonly number[])[];
-  /** How much longer a way may take, relative to itself. */
+  /** How much longer a one-way trip may take, relative to its usual time. */
   readonly jitter: number;
-  /** The part of all calls whose request or answer is lost. */
+  /** The fraction of all calls whose request or answer is lost. */
   readonly lossRate: number;
-  /** The part of all calls that arrive seconds later. */
+  /** The fraction of all calls that arrive seconds later. */
   readonly lateRate: number;
-  /** The part of all calls whose client has left, so that nothing waits for the answer. */
+  /** The fraction of all calls whose client has left, so that nothing waits for the answer. */
   readonly leaveRate: number;
 }
 
@@ -29,7 +29,7 @@ export interface Caller {
 export interface Call<T> {
   readonly caller: Caller;
   readonly region: number;
-  /** The subject, or whatever else tells calls apart. */
+  /** The subject, or another text that distinguishes calls. */
   readonly about: string;
   readonly signal: AbortSignal;
   readonly execute: (server: RegionServer) => T;
@@ -44,7 +44,7 @@ export interface Cut {
 
 export interface Network {
   call<T>(call: Call<T>): Promise<T>;
-  /** Nothing passes between these two until then. */
+  /** No call passes between the place and the region until `untilMs`. */
   cut(cut: Cut): void;
 }
 

@@ -10,10 +10,10 @@ export interface RegionServer {
   readonly name: string;
   /** How far its clock is ahead of the true time. */
   readonly skewMs: number;
-  /** Null if the region has forgotten the announcement, and nobody has told it again. */
+  /** Null if the region has forgotten the announcement, and has not received it again. */
   announced: string | null;
   isolates: number;
-  /** Calls that arrive before that moment get no answer. If they are kept, they run then. */
+  /** Calls that arrive before `untilMs` get no answer. If they are kept, they run at that moment. */
   hangs: { readonly untilMs: number; readonly areKept: boolean };
   /** Forgets everything. */
   restart(): void;

@@ -46,8 +46,8 @@ export interface Content {
 }
 
 /**
- * The split as the publisher writes it: see src/rules/publishing/placements.ts. `endOf` says when a replaced way ends;
- * null if not every region was told.
+ * The split as the publisher writes it: see src/rules/publishing/placements.ts. `endOf` returns when a replaced way
+ * ends; null if not every region announces the new one.
  */
 export function toSplit(
   { sets, shares, sharesBefore, moved }: Content,

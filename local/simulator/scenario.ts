@@ -30,7 +30,7 @@ export interface Scenario {
 }
 
 const SUBJECTS = 25;
-/** One subject of so many is fast enough for leases. */
+/** One of this many subjects is fast enough for leases. */
 const HOT_EVERY = 5;
 const SETS = 8;
 /** Subjects start in the first part of this time. */

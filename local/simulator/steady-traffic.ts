@@ -21,7 +21,7 @@ export interface SteadyTraffic {
   readonly windows: number;
   /** The round trip between two regions. */
   readonly roundTripMs: number;
-  /** The part of the requests that each region gets. */
+  /** How many requests each region gets, relative to the others. */
   readonly weights: readonly number[];
   /** The load relative to the limit. The default is 2. */
   readonly load?: number;

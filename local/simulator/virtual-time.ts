@@ -13,7 +13,7 @@ export interface VirtualTime extends Disposable {
   runUntil(atMs: number): Promise<void>;
 }
 
-/** The real ones. The loop below needs them while the process has others. */
+/** The real timers. The loop below needs them while the process uses virtual ones. */
 const { setImmediate, setTimeout, clearTimeout } = globalThis;
 const realTimeout = AbortSignal.timeout;
 const realRandom = Math.random;
@@ -112,7 +112,7 @@ class VirtualSignal {
     this.#time.after(this.endsAtMs - this.#time.now(), listener);
   }
 
-  /** Calling a listener in vain does no harm to code that races with it. */
+  /** Does nothing: code that races with a signal ignores a listener that is called too late. */
   removeEventListener(): void {}
 }
 

@@ -78,7 +78,7 @@ export function createWorld(
       confirm(newest);
     });
   };
-  /** From now on the end of the replaced way is known. That is published, too. */
+  /** Once every region announces the content, the end of the former split is known. The publisher publishes it, too. */
   const confirm = (publication: number) => {
     const number = contentOf((publications[publication] as Publication).snapshot);
     if (number !== contentOf((publications.at(-1) as Publication).snapshot)) return;
@@ -178,7 +178,7 @@ function resetAt({ network, caller, region, keys, onRun }: Reset): void {
     onRun();
   };
   const signal = AbortSignal.timeout(RESET_MS);
-  // The admin route tells the operator, and nobody else.
+  // The admin route reports a failure only to the operator.
   network.call({ caller, region, about: 'reset', signal, execute }).catch(() => {});
 }
 

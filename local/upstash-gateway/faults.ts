@@ -19,7 +19,7 @@ export interface Faults {
   loseReply?: boolean;
   /** Drops all connections and stops listening. */
   refuse?: boolean;
-  /** The part of the requests that the faults hit. The default is all of them. */
+  /** The fraction of the requests that the faults hit. The default is all of them. */
   rate?: number;
 }
 

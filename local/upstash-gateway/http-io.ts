@@ -19,7 +19,7 @@ export async function readBody(request: IncomingMessage): Promise<Buffer | undef
   return size <= MAX_BODY_BYTES ? Buffer.concat(chunks) : undefined;
 }
 
-/** Resolves when the answer is sent or the client is gone. */
+/** Resolves when the answer is sent or the client has left. */
 export function sendAnswer(response: ServerResponse, answer: Answer): Promise<void> {
   return new Promise((resolve) => {
     response.once('close', resolve);

@@ -1,4 +1,4 @@
-// The gateway's one connection to Redis: raw replies, errors as values, and quick failures while Redis is away.
+// The gateway's one connection to Redis: raw replies, errors as values, and quick failures while Redis is down.
 import { Command, Redis } from 'ioredis';
 import { StackError } from '../ports.ts';
 
@@ -8,7 +8,7 @@ export type RedisCommand = readonly [name: string, ...args: Argument[]];
 /** A string is the digits of an integer, which may exceed a JavaScript number. Text is a Buffer. */
 export type Reply = Buffer | string | null | Error | Reply[];
 
-/** Redis could not be asked, or went away before it answered. The command may have run. */
+/** Redis was down, or went down before it answered. The command may have run. */
 export class RedisDownError extends Error {}
 
 export interface RedisLink {

@@ -110,7 +110,7 @@ export function rewriteScript(script: string, prelude: Prelude): string | undefi
   if (!flags.includes(FLAG)) return undefined;
   const body = script.includes('\n') ? script.slice(script.indexOf('\n') + 1) : '';
   const others = flags.filter((flag) => flag !== FLAG && flag !== '');
-  // If no other flag is left, the whole line goes. Redis 6 needs that, too, because it knows no such line.
+  // If no other flag is left, the gateway removes the whole line. Redis 6 needs this, too: it knows no such line.
   if (others.length === 0) return `${prelude(script)}\n${body}`;
   return `#!lua flags=${others.join(',')}\n${prelude(script)} ${body}`;
 }

@@ -80,7 +80,7 @@ const healthOf = ({ status, version, region, rules, parts, errors, isolate }: He
   originTable(isolate.origins),
 ];
 
-/** Shown first. */
+/** Advice for a part that does not work and has reported no error. */
 const NEXT: Readonly<Record<string, string>> = {
   redis: 'Other regions count for it meanwhile. Look at its Upstash console.',
   postgres: 'The rules in force stay; changes must wait. Look at the Neon console.',

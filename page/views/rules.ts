@@ -24,7 +24,7 @@ const PAGE = 50;
 const DAY_MS = 86_400_000;
 const FILTERS = ['q', 'scope', 'enabled'] as const;
 
-/** By the id of the rule. Rules that are not among the busiest have no number. */
+/** Counts by the id of the rule. Rules that are not among the busiest have no count. */
 export interface LastDay {
   readonly denied: ReadonlyMap<string, number>;
   readonly admitted: ReadonlyMap<string, number>;

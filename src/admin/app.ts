@@ -90,7 +90,7 @@ const createRouter = () =>
   new OpenAPIHono<AdminEnv>({
     defaultHook(result) {
       if (result.success) return;
-      // The validated input is there after a failure, too, though the type does not say so.
+      // The result has the input after a failure, too, although its type does not say so.
       const input = 'data' in result ? result.data : undefined;
       const toProblem = result.target === 'json' ? invalidBody : invalidRequest;
       return render(toProblem(result.error, input));

@@ -20,10 +20,10 @@ export type Gate = (request: Request) => Promise<Actor | Response>;
 
 type Verdict = AccessVerdict | { readonly kind: 'answered'; readonly problem: AdminProblem };
 
-/** Changes need it besides the cookie. Another site can make a browser send cookies, but does not know this value. */
+/** Changes need this header and the cookie. Another site can make a browser send cookies, but not this value. */
 export const CSRF_HEADER = 'X-Weir-Csrf';
 
-/** Without `endedSessions` logging out only deletes the cookie. */
+/** Without `endedSessions`, logging out only deletes the cookie. */
 export type GateServices = Pick<AdminServices, 'auth' | 'regions' | 'deadlineMs' | 'sessionSecret' | 'now'> &
   Partial<Pick<AdminServices, 'endedSessions'>>;
 
@@ -84,7 +84,7 @@ async function bySession(sessions: Sessions, request: Request): Promise<Verdict 
   const session = await sessions.read(request);
   if (session?.kind === 'ended') return { kind: 'answered', problem: SESSION_ENDED };
   if (session?.kind !== 'open') return session;
-  // While Postgres is gone, people must still see what goes on. Changes wait until the session can be confirmed.
+  // While Postgres is down, people must still see what happens. Changes wait until Postgres confirms the session.
   const isChange = !isReading(request) && !isQuestion(request);
   if (isChange && !session.isConfirmed) return { kind: 'answered', problem: SESSION_UNCONFIRMED };
   if (!isReading(request) && request.headers.get(CSRF_HEADER) !== session.csrf)
@@ -100,7 +100,7 @@ function tokenOf(request: Request): string | undefined {
   if (scheme === 'bearer') return credentials;
   // A browser that was once asked for the token sends it with every request. The session takes precedence.
   if (scheme === 'basic' && cookieIn(request) !== undefined) return undefined;
-  // Browsers add it to requests by themselves, so it must not allow changes.
+  // Browsers add Basic credentials by themselves, so these must not allow changes.
   return scheme === 'basic' && isReading(request) ? passwordOf(credentials) : '';
 }
 

@@ -7,7 +7,7 @@ export function toCsv<Row extends object>(columns: readonly (keyof Row & string)
   return [columns.join(','), ...lines].map((line) => `${line}\r\n`).join('');
 }
 
-/** Texts that a spreadsheet would take for a formula: a caller chose some of them. */
+/** Texts that a spreadsheet would take for a formula. Callers choose some texts, such as user ids. */
 const FORMULA = /^[=+\-@\t\r]/;
 
 function cellOf(value: unknown): string {

@@ -1,5 +1,5 @@
-// Sessions that ended by logging out. They are kept in Postgres and not in KV: KV caches that it has found nothing, so
-// a copied cookie would work for another minute or more. The gateway never asks.
+// Sessions that ended by logging out. Weir keeps them in Postgres and not in KV, because KV caches missing keys: a
+// copied cookie would work for another minute or more. The gateway never reads them.
 import { sql } from 'drizzle-orm';
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { withDeadline } from '../rules/book/with-deadline.ts';
@@ -12,9 +12,9 @@ export interface EndedSessions {
   isEnded(id: string): Promise<boolean | undefined>;
 }
 
-/** A database that slept needs some hundred milliseconds for its first answer. */
+/** A database that slept needs a few hundred milliseconds for its first answer. */
 const DEADLINE_MS = 2_000;
-/** In memory, for the time that Postgres is gone. */
+/** The most sessions in memory, which are used while Postgres is down. */
 const MAX_KNOWN = 1_000;
 
 export interface EndedSessionsOptions {

@@ -73,7 +73,7 @@ export interface Peek {
   readonly leasedOf: AdminServices['leasedOf'];
 }
 
-/** Of one limit. */
+/** The result for one limit. */
 export interface Peeked {
   /** The length of the current window; calendar windows differ. */
   readonly windowSeconds: number;

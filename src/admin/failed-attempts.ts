@@ -1,5 +1,5 @@
-// Slows down guessing of tokens: each address may fail only so often a minute, counted in this isolate's memory and,
-// for all isolates together, in Redis. While Redis does not answer, only memory counts.
+// Slows down guessing of tokens: each address may fail ten times a minute. Weir counts failures in this isolate's
+// memory and, for all isolates together, in Redis. While Redis is down, only memory counts.
 import { createBoundedCounters } from '../core/counting/bounded-counters.ts';
 import type { Answer, Check, Operation } from '../core/counting/check.ts';
 import { runChecks } from '../core/counting/counters.ts';
@@ -15,7 +15,7 @@ const MAX_ADDRESSES = 10_000;
 export interface FailedAttempts {
   /** How long the address must wait by this isolate's memory; 0 if it may try now. */
   waitHereMs(address: string): Promise<number>;
-  /** Counts a failure in this isolate; 0 if there was room for it, else the wait. */
+  /** Counts a failure in this isolate. Returns 0 if there was room for it, else the wait. */
   addHere(address: string): Promise<number>;
   /** How long the address must wait by Redis; 0 if it may try now, or if Redis does not answer. */
   waitMs(address: string): Promise<number>;
@@ -30,7 +30,7 @@ export function createFailedAttempts({ regions, deadlineMs, now }: Needed): Fail
 
   const runHere = async (operation: Operation, address: string) =>
     waitOf(runChecks(operation, [await toCheck(address)], now(), own));
-  /** Ignores errors: a right token must work while Redis is gone, and memory still slows down wrong ones. */
+  /** Ignores errors: a right token must work while Redis is down, and memory still slows down wrong tokens. */
   const runThere = async (operation: Operation, address: string) => {
     const call = { operation, checks: [await toCheck(address)] };
     return waitOf(await store?.run(call, AbortSignal.timeout(deadlineMs)).catch(() => undefined));

@@ -1,4 +1,4 @@
-// What was changed, by whom and when, as the triggers record it, and how a change is undone.
+// Reads the history that triggers record (what was changed, by whom and when), and undoes changes.
 import { and, desc, eq, gte, lt, sql } from 'drizzle-orm';
 import type { Database } from '../rules/tables/database.ts';
 import { asActor } from '../rules/tables/repository.ts';
@@ -92,12 +92,12 @@ const toFieldName = (column: string) =>
 export interface RollbackRequest {
   readonly changeId: number;
   readonly actor: string;
-  /** Undo it even if something has changed since. */
+  /** Undoes the change even if something has changed since. */
   readonly force: boolean;
 }
 
 export type Rollback =
-  /** `changeId` is that of the rollback itself: it can be rolled back too. */
+  /** `changeId` is the id of the rollback itself, which can be rolled back, too. */
   | { readonly kind: 'done'; readonly changeId: number; readonly rowCount: number }
   | { readonly kind: 'unknown-change' }
   | { readonly kind: 'changed-since'; readonly detail: string };

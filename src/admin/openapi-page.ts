@@ -107,7 +107,7 @@ const contentOf = ({ content }: Json): Json | undefined => {
   return first === undefined ? undefined : objectOf(objectOf(first).schema);
 };
 
-/** Text of the document, in which `this` is code. */
+/** Text of the document. Words in backticks are code. */
 const prose = (value: unknown) => html(textOf(value)).replace(/`([^`]+)`/g, '<code>$1</code>');
 const json = (value: unknown) => `<code>${html(JSON.stringify(value))}</code>`;
 const html = (text: string) => text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);

@@ -2,7 +2,7 @@
 // because they can contain SQL, values and connection strings.
 import type { AdminProblem } from './problems.ts';
 
-/** As far as the driver and Drizzle say it. */
+/** The fields of an error that the driver and Drizzle pass on. */
 interface PostgresError {
   readonly code?: unknown;
   readonly detail?: unknown;
@@ -18,7 +18,7 @@ export function postgresProblem(error: unknown): AdminProblem {
   return known?.(found) ?? UNAVAILABLE;
 }
 
-/** The SQLSTATE, or undefined if the error is none of Postgres. */
+/** The SQLSTATE, or undefined if the error is not from Postgres. */
 export const sqlStateOf = (error: unknown): string | undefined =>
   textOf(findPostgresError(error)?.code) || undefined;
 
@@ -86,7 +86,7 @@ const conflict = (field: string, detail: string): AdminProblem => ({
   errors: [{ pointer: `#/${field}`, detail }],
 });
 
-/** Either the row names something that is not there, or something that is there names the row. */
+/** Either the row refers to a row that does not exist, or another row still refers to this one. */
 function brokenReference({ detail }: PostgresError): AdminProblem {
   const user = /still referenced from table "([^"]+)"/.exec(textOf(detail))?.[1];
   if (user !== undefined)

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { problem } from '../core/problem.ts';
 
 export interface FieldError {
-  /** Into the body, as in RFC 9457: `#/limits/calls`. Or the name of a query parameter or header. */
+  /** Points into the body, as in RFC 9457: `#/limits/calls`. Or the name of a query parameter or header. */
   readonly pointer: string;
   readonly detail: string;
 }
@@ -105,7 +105,7 @@ const problemSchema = z
   .loose()
   .meta({ id: 'Problem' });
 
-/** Responses that every admin operation can give, and these. */
+/** The responses that every admin operation can give, plus these. */
 export const problemResponses = (...statuses: number[]) =>
   Object.fromEntries(
     [401, 403, 429, 500, 503, ...statuses].map((status) => [

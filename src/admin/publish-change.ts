@@ -16,7 +16,8 @@ export interface PublishedChange {
 }
 
 /**
- * Never fails: the change is kept, and the cron run will publish it. `concerns` tells which rules' warnings to show.
+ * Never fails: the change is saved, so the cron run can publish it later. The answer shows the warnings about the rules
+ * in `concerns`.
  */
 export async function publishChange(
   { publish, log }: Pick<AdminServices, 'publish' | 'log'>,
@@ -71,7 +72,7 @@ const untold = ({ name, problem }: Announced): string =>
     ? `region ${name} could not be told; it follows within a minute`
     : `region ${name} was not told: its Redis cannot run Weir's script (${problem})`;
 
-/** An import can have thousands. */
+/** An import can cause thousands of warnings. */
 function shorten(warnings: readonly string[], whereAll: string): string[] {
   if (warnings.length <= MAX_WARNINGS) return [...warnings];
   return [...warnings.slice(0, MAX_WARNINGS), `and ${warnings.length - MAX_WARNINGS} more${whereAll}`];

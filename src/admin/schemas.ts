@@ -1,5 +1,5 @@
-// What people may write into each table and what they are shown of it, derived from the tables: the bodies of the
-// admin route.
+// The bodies of the admin route, derived from the tables: what people may write into each table, and what they see of
+// it.
 import { createInsertSchema } from 'drizzle-zod';
 import * as z from 'zod';
 import { formatIpRange, ipRangeProblem, parseIpRange } from '../core/matching/ip.ts';
@@ -108,7 +108,7 @@ export const listBodies: BodySchemas = bodySchemas({
   normalize: (entry) => ({ ...entry, value: normalizeListed(entry.kind, entry.value) }),
 });
 
-/** The one spelling of what is listed. */
+/** The one spelling of a listed value. */
 export function normalizeListed(kind: (typeof LISTED_KINDS)[number], value: string): string {
   const range = kind === 'ip' ? parseIpRange(value) : undefined;
   if (range) return formatIpRange(range);

@@ -1,4 +1,4 @@
-// What the admin route needs from the rest; the entry puts the real parts in.
+// The interfaces that the admin route needs. management.ts provides the real parts.
 import type { OpenAPIHono } from '@hono/zod-openapi';
 import type { OriginPolicy } from '../core/matching/origin.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
@@ -14,28 +14,28 @@ import type { Finding } from './smoke/findings.ts';
 
 export interface AdminServices {
   readonly database: Database;
-  /** Makes what is in Postgres the rules in force, everywhere. */
+  /** Publishes the rules in Postgres, so that they are in force everywhere. */
   readonly publish: (how?: HowToPublish) => Promise<Publication>;
-  /** Uses every part once and says how that went. */
+  /** Uses every part once and reports the results. */
   readonly smoke: () => Promise<readonly Finding[]>;
   readonly regions: readonly (WeightedRegion & { readonly store: CounterStore })[];
   readonly auth: AdminAuthOptions;
   /** What the isolates of all regions have counted. */
   readonly fleet: () => Promise<readonly Family[]>;
-  /** The rules that this isolate decides by, brought up to date first; undefined if there are none. */
+  /** Brings the rules of this isolate up to date and returns them; undefined if there are none. */
   readonly rulesInForce: () => Promise<Snapshot | undefined>;
-  /** Goes into the keys that sessions of the page are signed with. */
+  /** A part of the keys that sign sessions of the page. */
   readonly sessionSecret?: string | undefined;
   readonly endedSessions: EndedSessions;
   /** Which origins routes may have. */
   readonly origins: OriginPolicy;
-  /** How a subject of denials and usage is stored; left out: as it is. */
+  /** Returns a subject as denials and usage store it. Left out: in plain text. */
   readonly storedSubject?: ((scope: Scope, subject: string) => Promise<string>) | undefined;
-  /** By a variable, rules only record what they would have done, whatever the settings say. */
+  /** A variable makes all rules only record what they would have done, whatever the settings say. */
   readonly isLogOnly?: boolean | undefined;
   /** Units that this isolate has charged in advance and not used; undefined if the check is never leased. */
   readonly leasedOf: (check: RuleCheck) => number | undefined;
-  /** As rules count IPv6 addresses. */
+  /** The length of the prefix by which rules count IPv6 addresses. */
   readonly ipv6Prefix: number;
   /** For a call to Redis. */
   readonly deadlineMs: number;
@@ -43,7 +43,7 @@ export interface AdminServices {
   readonly log: { error(event: string, error: unknown): void };
 }
 
-/** `check` may only check: nothing of the admin route is open to it. */
+/** `check` may only check. It may not use the admin route. */
 const ROLES = ['admin', 'read', 'check'] as const;
 export type Role = (typeof ROLES)[number];
 

@@ -1,6 +1,6 @@
-// The session of a person at the page: a cookie that Weir signs when somebody logs in with a token. The key of the
-// signature is made of that token, so a token that is changed or removed ends its sessions. Only their early ends are
-// stored.
+// The session of a person at the page: a cookie that Weir signs when somebody logs in with a token. Weir derives the
+// key of the signature from that token, so changing or removing the token ends its sessions. Weir stores only sessions
+// that end early.
 import {
   createSigner,
   digest,
@@ -16,7 +16,7 @@ import type { Actor, AdminToken } from './services.ts';
 
 /** A working day. */
 export const SESSION_MS = 8 * 3_600_000;
-/** The path keeps the cookie away from the origin, whose paths are all others. */
+/** The path keeps the cookie away from the origin: browsers send it only to Weir's own paths. */
 const ATTRIBUTES = 'Path=/_weir; HttpOnly; Secure; SameSite=Strict';
 
 export type SessionVerdict =
@@ -24,10 +24,10 @@ export type SessionVerdict =
       readonly kind: 'open';
       readonly actor: Actor;
       readonly csrf: string;
-      /** False: nobody could be asked whether its person has logged out. */
+      /** False: Weir could not find out whether the person has logged out. */
       readonly isConfirmed: boolean;
     }
-  /** It was a good one, and its time is over, or its person has logged out. */
+  /** The session was valid, but its time is over, or the person has logged out. */
   | { readonly kind: 'ended' }
   | { readonly kind: 'refused' };
 
@@ -36,13 +36,13 @@ export interface Sessions {
   open(name: string): Promise<string>;
   /** Undefined: the request has no session. */
   read(request: Request): Promise<SessionVerdict | undefined>;
-  /** Ends the session of this request, and with it every copy of its cookie. Fails if that could not be kept. */
+  /** Ends the session of this request, and with it every copy of its cookie. Rejects if the end cannot be stored. */
   close(request: Request): Promise<void>;
 }
 
 export interface SessionOptions {
   readonly tokens: readonly AdminToken[];
-  /** Goes into the keys: with a stolen cookie alone nobody can try out tokens. */
+  /** A part of the keys, so that nobody can test guessed tokens against a stolen cookie. */
   readonly secret: string;
   readonly ended?: EndedSessions | undefined;
   readonly now: () => number;
@@ -61,7 +61,7 @@ export function createSessions({ tokens, secret, ended, now }: SessionOptions): 
     createSigner(await digest('SHA-256', JSON.stringify(['weir session', token, secret])));
   const find = (name: string) => tokens.find((token) => token.name === name);
 
-  /** What the cookie says, if its signature is good. */
+  /** The claims of the cookie, if its signature is valid. */
   const verify = async (cookie: string) => {
     const [payload = '', signature = ''] = cookie.split('.');
     const claims = parseClaims(payload);

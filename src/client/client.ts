@@ -1,5 +1,5 @@
-// A `fetch` that uses a limit without hitting it: it reads the RateLimit fields of responses, spaces the requests of
-// this process by them, and waits as long as Retry-After says. It imports nothing else of Weir.
+// A `fetch` that uses a limit without hitting it. It reads the RateLimit fields of responses, spaces the requests of
+// this process accordingly, and waits as long as Retry-After asks. It imports nothing else of Weir.
 import { readingsOf, retryAfterMs } from './fields.ts';
 import { createPace, type Pace } from './pace.ts';
 
@@ -18,9 +18,9 @@ export interface ClientOptions {
 /** The state of one group of requests. */
 interface Group {
   readonly paces: Map<string, Pace>;
-  /** No request is sent before this time, because a response said so. */
+  /** The client sends no request before this time, because a response has asked it to wait. */
   blockedUntilMs: number;
-  /** How long the others wait for the first request to learn the limits; 0 once it is back. */
+  /** Until then, other requests wait for the first one to learn the limits; 0 once the first one is back. */
   firstUntilMs?: number | undefined;
 }
 
@@ -29,7 +29,7 @@ const FIRST_MS = 5_000;
 const LOOK_MS = 20;
 /** Beyond this, the group used longest ago is dropped. */
 const MAX_GROUPS = 1_000;
-/** Spreads clients that were told the same time over this much more time. */
+/** Each client waits up to this part longer, so that clients with the same Retry-After do not return together. */
 const SPREAD = 0.1;
 
 export type LimitedFetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>;

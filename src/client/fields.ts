@@ -37,7 +37,7 @@ export function readingsOf(headers: Headers): Reading[] {
   });
 }
 
-/** Undefined if there is none. It is in seconds, or a date. */
+/** The wait of Retry-After, which is in seconds or a date; undefined if there is none. */
 export function retryAfterMs(headers: Headers, nowMs: number): number | undefined {
   const value = headers.get('Retry-After');
   if (!value) return undefined;

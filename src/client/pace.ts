@@ -1,9 +1,9 @@
 // How fast this process may send under a policy that it shares with others. A client knows only its own responses: how
-// many units remain, and when the limit resets. From how quickly units disappear it learns its own share.
+// many units remain, and when the limit resets. It learns its own share from how quickly units disappear.
 import type { Reading } from './fields.ts';
 
 export interface Pace {
-  /** Learns from a response: its request was sent then and took `cost` units. */
+  /** Learns from the response to this request. */
   learn(reading: Reading, request: SentRequest, nowMs: number): void;
   /** Returns the earliest time for the next request, and reserves it. */
   claim(nowMs: number): number;
@@ -34,18 +34,18 @@ const MAX_GAPS = 4;
 export function createPace(random: () => number): Pace {
   let last: Reading | undefined;
   let lastAtMs = 0;
-  /** Between these two the limit resets. */
+  /** The limit resets between these two times. */
   let resetFromMs = 0;
   let resetToMs = 0;
-  /** Not a window that ends for all units at once: they come back one by one. */
+  /** Whether units come back one by one, and not all at once at the end of a window. */
   let refills = false;
   let own = 1;
   let total = 1;
-  /** Of the request that was let go last. */
+  /** The time that the last request has reserved. */
   let sentLastMs = 0;
-  /** Of the units that the last response told of: less what was sent since. */
+  /** The remaining units of the last response, minus the requests since. */
   let left = 0;
-  /** That ever remained. A bucket may hold fewer units than come in a window. */
+  /** The most units that ever remained. A bucket may hold fewer units than come in a window. */
   let most = 1;
 
   const share = () => Math.min(1, Math.max(0.001, own / Math.max(own, total)));
@@ -67,39 +67,39 @@ export function createPace(random: () => number): Pace {
     const refilled = refills ? ((nowMs - lastAtMs) * reading.quota) / reading.windowMs : 0;
     const used = last.remaining - reading.remaining + refilled;
     if (-used > reading.quota * JUMP) refills = false;
-    // The window is a new one: nothing can be compared.
+    // A new window has begun, so the two responses cannot be compared.
     if (!refills && reading.remaining > last.remaining + cost) return;
     own = own * MEMORY + cost;
     total = total * MEMORY + used;
   };
 
-  /** Between two requests of this client, if all of them use the whole limit. */
+  /** The gap between two requests of this client, if all clients together use the whole limit. */
   const usualGapMs = ({ quota, windowMs }: Reading) => windowMs / quota / share();
 
   const around = (gapMs: number) => gapMs * (0.75 + random() / 2);
 
-  /** Under a policy that refills all the time. */
+  /** The gap under a policy that refills continuously. */
   const refillGapMs = (reading: Reading) => {
     const { quota } = reading;
     const usualMs = usualGapMs(reading);
-    // A full bucket loses what comes in: the fuller it is, the faster it is used, up to twice as fast.
+    // A full bucket loses units that come in. So the client uses a fuller bucket faster, up to twice as fast.
     const speed = Math.min(1 + left / most, (left - quota * MARGIN) / (quota * CUSHION));
     return Math.min(around(usualMs / Math.max(0, speed)), MAX_GAPS * usualMs);
   };
 
-  /** Under a policy whose window ends for all units at once. */
+  /** The gap under a policy whose window ends for all units at once. */
   const windowGapMs = (reading: Reading, fromMs: number) => {
     const { quota, windowMs } = reading;
     const endsInMs = resetToMs - fromMs;
     const usefulMs = (resetFromMs + resetToMs) / 2 - fromMs - windowMs * RESERVE;
     const ownUnits = (left - quota * MARGIN) * share();
-    // Less than one is for the others, who have a request under way: its time was chosen when more was left.
+    // Leaves less than one unit to other clients: they planned their next request when more units were left.
     return ownUnits < 1
       ? endsInMs + usualGapMs(reading) * random()
       : around(Math.max(usefulMs, endsInMs / 2, MIN_USEFUL_MS) / ownUnits);
   };
 
-  /** The last one has ended, and nobody has told of the next one yet. */
+  /** The last window has ended, and no response has shown the next one yet. */
   const startWindow = (windowMs: number, quota: number, nowMs: number) => {
     const pastMs = Math.ceil((nowMs - resetFromMs) / windowMs) * windowMs;
     resetFromMs += pastMs;
@@ -121,7 +121,7 @@ export function createPace(random: () => number): Pace {
       if (!last) return nowMs;
       const { quota, windowMs } = last;
       if (!refills && nowMs >= resetToMs) startWindow(windowMs, quota, nowMs);
-      // Time that nobody asked for is not saved up.
+      // A client that was idle saves up no more than one usual gap.
       const fromMs = Math.max(sentLastMs, nowMs - usualGapMs(last));
       sentLastMs = Math.max(nowMs, fromMs + (refills ? refillGapMs(last) : windowGapMs(last, fromMs)));
       left -= 1;

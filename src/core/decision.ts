@@ -30,10 +30,10 @@ export interface CheckResult<C extends Check = Check> {
   readonly outcome: Outcome;
 }
 
-/** The rules that a decision was made by. */
+/** The rules that made a decision. */
 interface ByRules {
   readonly rulesVersion: string;
-  /** Newer rules have been announced, but could not be read in time. */
+  /** No region has confirmed the rules lately, or the isolate could not load newer rules in time. */
   readonly isStale: boolean;
 }
 
@@ -92,7 +92,7 @@ export type Unstamped = {
   [K in Decision['kind']]: Omit<Extract<Decision, { kind: K }>, keyof ByRules>;
 }[Decision['kind']];
 
-/** Most decisions are counted ones. Their fields are written out: `outcomeWith` tells why. */
+/** Most decisions are counted ones. Their fields are written out: `outcomeWith` explains why. */
 export function stamped(decision: Unstamped, rulesVersion: string, isStale: boolean): Decision {
   if (decision.kind !== 'counted') return { ...decision, rulesVersion, isStale };
   const { kind, allowed, nowMs, results, failedOver } = decision;

@@ -16,7 +16,7 @@ export function createSigner(key: string | Uint8Array<ArrayBuffer>) {
   };
 }
 
-/** Compares in constant time, so that the time tells nothing about the bytes. */
+/** Compares in constant time, so that the time reveals nothing about the bytes. */
 export function isSameBytes(a: Uint8Array, b: Uint8Array): boolean {
   let difference = a.length ^ b.length;
   for (let i = 0; i < a.length; i += 1) difference |= (a[i] ?? 0) ^ (b[i] ?? 0);
@@ -27,7 +27,7 @@ export function isSameBytes(a: Uint8Array, b: Uint8Array): boolean {
 export const isSameText = (a: string, b: string): boolean =>
   isSameBytes(new TextEncoder().encode(a), new TextEncoder().encode(b));
 
-/** 16 characters that nobody else has. */
+/** A unique id of 16 characters. */
 export const randomId = (): string => toBase64Url(crypto.getRandomValues(new Uint8Array(12)));
 
 export const toHex = (bytes: Uint8Array): string =>

@@ -1,9 +1,9 @@
-// Lists of a request, made from other lists.
+// Makes the lists of a request from other lists.
 
 /**
- * Does what `map` does, for lists that every request makes. Most of them have one entry. V8 inlines `map` in its
- * optimised code, and then it makes another kind of array than before. All functions that get such an array would be
- * compiled a second time.
+ * Does what `map` does, for lists that every request makes. Most of them have one entry. When V8 inlines `map` in its
+ * optimised code, `map` makes another kind of array than before. V8 would then compile all functions that get such an
+ * array a second time.
  */
 export function eachAs<T, U>(list: readonly T[], toOther: (one: T, i: number) => U): U[] {
   const [first] = list;

@@ -1,5 +1,5 @@
-// Finds the owner of a token. It compares digests, all bytes of all of them, so that the time tells nothing about
-// content, length or position.
+// Finds the owner of a token. It compares all bytes of all digests, so that the time reveals nothing about content,
+// length or position.
 import { digest, isSameBytes } from './digest.ts';
 
 export function createTokenFinder<T extends { readonly token: string }>(tokens: readonly T[]) {

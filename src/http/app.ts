@@ -1,4 +1,5 @@
-// The front door: Weir's own routes under /_weir; everything else, by its one canonical path, through the gateway.
+// The front door. Weir answers its own routes under /_weir. Every other request gets its one canonical path and goes to
+// the gateway.
 import { type Context, type ExecutionContext, Hono } from 'hono';
 import { canonicalPath } from '../core/matching/canonical-path.ts';
 import { isOwnPath, OWN_PREFIX } from '../core/matching/resource.ts';
@@ -35,7 +36,7 @@ export function createApp(services: Services): App {
   return { fetch: (request, context, next) => app.fetch(request, { next }, context) };
 }
 
-/** A request that some Weir has sent. */
+/** For a request that a Weir has forwarded: refuses the request if it runs in a loop. */
 async function unlessLoop(services: Services, c: Context<Env>, request: ClientRequest): Promise<Response> {
   return (await services.origins.refuseLoop(request)) ?? throughGateway(services, c, request, false);
 }

@@ -1,5 +1,5 @@
-// The id of the charges of a check. It contains the charges themselves, signed. A service gives them back with the id,
-// and Weir need not store charges that nobody will give back.
+// The id of the charges of a check. The id contains the charges themselves, signed. A service sends the id to give the
+// charges back, so Weir need not store them.
 import type { Borders } from '../core/counting/calendar.ts';
 import type { Check } from '../core/counting/check.ts';
 import { createSigner, isSameText, textFromBase64, textToBase64Url, toBase64Url } from '../core/digest.ts';

@@ -13,7 +13,7 @@ import {
   wholeNumber,
 } from '../core/shape.ts';
 
-/** Each check is at least one counter, and one call to Redis covers all of them. */
+/** Each check needs at least one counter, and one call to Redis covers all of them. */
 const MAX_CHECKS = 20;
 const MAX_CHARACTERS = 256;
 
@@ -21,18 +21,18 @@ const MAX_CHARACTERS = 256;
 export interface CheckInput {
   /** The id or the name of a rule. */
   readonly rule?: string | undefined;
-  /** Or the name that clients read. */
+  /** Instead of `rule`: the name that clients read. */
   readonly policy?: string | undefined;
   /**
-   * Who is counted: an IP, or the id of a user, tenant or API key, by the scope of the rule. Leave it out if that is
-   * global.
+   * Who is counted: an IP, or the id of a user, tenant or API key, by the scope of the rule. Leave the subject out if
+   * the scope is global.
    */
   readonly subject?: string | undefined;
-  /** The rule's own cost if left out. */
+  /** If left out, the rule's own cost. */
   readonly cost?: number | undefined;
-  /** Only look, charge nothing. All checks of a call must agree. */
+  /** Only looks and charges nothing. All checks of a call must have the same value. */
   readonly peek?: boolean | undefined;
-  /** The tier of the subject; the default one if left out. */
+  /** The tier of the subject. If left out, the default tier. */
   readonly tier?: string | undefined;
 }
 
@@ -55,15 +55,15 @@ export interface CheckOutcome {
   readonly cost: number;
   /** When the whole limit is free again. */
   readonly resetAt: string;
-  /** Null if it is allowed, or if no wait helps. */
+  /** Null if the check is allowed, or if no wait helps. */
   readonly retryAfterMs: number | null;
 }
 
 export interface CheckAnswer {
   readonly allowed: boolean;
-  /** Use it to give back or settle the charges; null if nothing was charged. */
+  /** The id to give back or settle the charges with; null if nothing was charged. */
   readonly id: string | null;
-  /** The longest of all waits; null if it is allowed, or if no wait helps. */
+  /** The longest of all waits; null if the call is allowed, or if no wait helps. */
   readonly retryAfterMs: number | null;
   /** Wait this long before you go on: a rule throttles. */
   readonly delayMs: number;
@@ -162,7 +162,7 @@ function readOrThrow<T>(shape: Shape<T>, body: unknown): T {
 function read<T>(shape: Shape<T>, body: unknown, problems: string[]): T | undefined {
   const found: string[] = [];
   const value = shape(body, '', found);
-  // The body itself has no name.
+  // A problem of the whole body names no field.
   problems.push(...found.map((problem) => problem.replace(/^\./, '').replace(/^: /, 'the body: ')));
   return value;
 }

@@ -21,7 +21,7 @@ export interface PlannedCheck {
 
 type One = ReadCall['checks'][number];
 
-/** Throws a CheckError if a rule is unknown, or a subject is not one of its scope. */
+/** Throws a CheckError if a rule is unknown, or if a subject does not fit the scope of its rule. */
 export async function planChecks(
   snapshot: Snapshot,
   checks: ReadCall['checks'],
@@ -84,8 +84,8 @@ const limitsFor = (
 const checkedRules = new WeakMap<CompiledRule, CompiledRule>();
 
 /**
- * The rule without leases, because another isolate could not give leased units back. One copy for each rule: the
- * limiter remembers by rule object where a rule is counted.
+ * The rule without leases, because another isolate could not give leased units back. Each rule has one copy, because
+ * the limiter caches placements by rule object.
  */
 function checkedRule(counter: CompiledRule): CompiledRule {
   const made = checkedRules.get(counter) ?? { ...counter, lease: false };

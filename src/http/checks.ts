@@ -51,7 +51,7 @@ export function createChecks(services: CheckServices): Checks {
   const ids = createChargeIds(services.check.secret);
   const stores = new Map(services.regions.map(({ name, store }) => [name, store]));
 
-  /** A name is always kept in the same region, whichever region the call comes from. */
+  /** Weir always keeps the record of a name in the same region, whichever region the call comes from. */
   const recordsOf = (name: string): CheckRecords => {
     const home = centralRegionOf(name, services.check.regions);
     const region = services.check.regions.find((one) => one.name === home);
@@ -110,7 +110,7 @@ export function createChecks(services: CheckServices): Checks {
     return answer;
   };
 
-  /** Marks the id as used before anything is done with it: a refund must never happen twice. */
+  /** Marks the id as spent before Weir changes a charge: a refund must never happen twice. */
   const spend = async (id: string): Promise<readonly RegionCharge[]> => {
     const charges = await ids.read(id).catch(() => undefined);
     if (!charges) throw new CheckError(404, 'unknown-check', ['id: was not made by this Weir']);
@@ -125,7 +125,7 @@ export function createChecks(services: CheckServices): Checks {
     return charges;
   };
 
-  /** Without charges of a region that was removed since. */
+  /** Leaves out charges in regions that were removed since. */
   const toPastCharges = (charges: readonly RegionCharge[]): PastCharge[] =>
     charges.flatMap(({ region, check }) => {
       const store = stores.get(region);

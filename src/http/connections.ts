@@ -88,7 +88,7 @@ const TRY_AGAIN_LATER = 1013;
 /** Codes that a runtime reports itself ("no code", "broken connection"). No side may send them. */
 const UNSENDABLE = [1005, 1006, 1015];
 
-/** Closes with this code and reason if the runtime accepts them, else without: the socket must close with its seat. */
+/** Closes with this code and reason, or with 1011 if the runtime refuses them: a socket without a seat must close. */
 function close(socket: WebSocket, code: number, reason: string): void {
   const isClosed = attempt(() => (UNSENDABLE.includes(code) ? socket.close() : socket.close(code, reason)));
   if (!isClosed) attempt(() => socket.close(INTERNAL_ERROR));

@@ -1,4 +1,4 @@
-// What operators hear of a decision: incidents, and what shadow rules would have done.
+// Reports a decision to operators: incidents, and what shadow rules would have done.
 import type { CheckResult, Decision } from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { Identity } from './identity.ts';

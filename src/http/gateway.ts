@@ -1,5 +1,5 @@
-// The way of a request, top to bottom: who calls, which rules apply, the decision, then a refusal or the origin's
-// answer, and what clients read about it.
+// What happens to a request, from top to bottom: who calls, which rules apply, the decision, then a refusal or the
+// origin's answer, and the headers that clients read.
 
 import type { Decision } from '../core/decision.ts';
 import { randomId } from '../core/digest.ts';
@@ -25,7 +25,7 @@ import { factsOf } from './request-facts.ts';
 import type { Services } from './services.ts';
 import { waitForTurn, waitOf } from './throttle.ts';
 
-/** The parts that the gateway asks. */
+/** The services that the gateway uses. */
 export interface GatewayServices
   extends Pick<
     Services,
@@ -51,7 +51,7 @@ export interface GatewayRequest extends Omit<RoutedPath, 'route'> {
   readonly isFirst: boolean;
   readonly regions: Regions;
   readonly afterResponse: AfterResponse;
-  /** The rest of the app that Weir is a middleware of. Undefined: an origin lies behind Weir. */
+  /** The rest of the app, if Weir is its middleware. Undefined: Weir forwards the request to an origin. */
   readonly next?: ((caller: Caller | undefined) => Promise<ProxyResult>) | undefined;
 }
 
@@ -69,7 +69,7 @@ const AWAIT_COST_MS = 25_000;
 
 /**
  * Cloudflare's own answers when it cannot connect to an origin: refused, unreachable, no TLS, no name. Only these prove
- * that a request did not reach the origin. A connection that broke may have been open for long.
+ * that a request did not reach the origin. A connection that breaks later may have carried the request.
  */
 const NOT_CONNECTED: ReadonlySet<number> = new Set([521, 523, 525, 526, 530]);
 
@@ -81,7 +81,7 @@ export async function handleGateway(services: GatewayServices, asked: GatewayReq
   const toDecide = { regions, operation: 'take', ledger, afterResponse } as const;
   let identity: Identity | undefined;
   let decision: Decision;
-  // Awaits promises only: to await a plain value would put the rest of the request off.
+  // Awaits only promises, because awaiting a plain value would delay the rest of the request.
   try {
     const first = limiter.begin(toDecide);
     let step = first instanceof Promise ? await first : first;
@@ -120,7 +120,7 @@ export async function handleGateway(services: GatewayServices, asked: GatewayReq
   return response;
 }
 
-/** A promise only if the client shows a credential. */
+/** Returns a promise only if the client shows a credential. */
 const whoCalls = (
   services: GatewayServices,
   asked: GatewayRequest,
@@ -193,7 +193,7 @@ const forward = (
 ): Promise<ProxyResult> =>
   next?.(caller) ?? origins.forward(request, { path, query, route, isFirst, caller, outlivesClientMs });
 
-/** Lets a request pass whose charges may change later, or that holds a seat. */
+/** Forwards a request whose charges may change later, or that holds a seat. */
 function passAndFollowUp(
   services: GatewayServices,
   asked: GatewayRequest,
@@ -201,7 +201,7 @@ function passAndFollowUp(
 ): Promise<Response> {
   const { ledger } = admitted;
   const held = holdSeats(ledger);
-  // A region that did not answer may hold a seat all the same.
+  // A region that did not answer may still hold a seat.
   if (!held) asked.afterResponse(ledger.release());
   const passing = passWith(held, services, asked, admitted);
   asked.afterResponse(passing.catch(() => held?.end()));
@@ -233,7 +233,7 @@ async function passWith(
   return held ? holdWhileOpen({ request, response, isRaw }, held, afterResponse) : response;
 }
 
-/** Takes headers that are for Weir alone out of the answer, and reads the real cost from them. */
+/** Removes headers that are only for Weir from the answer, and reads the real cost from them. */
 function readAnswer(
   { origin, telemetry }: GatewayServices,
   { decision, caller, route }: Omit<Admitted, 'ledger'>,

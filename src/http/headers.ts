@@ -13,7 +13,7 @@ import type { Incident } from './incident-counts.ts';
 import { rateLimitFields, toSeconds } from './rate-limit-fields.ts';
 
 export interface HeaderOptions {
-  /** Only then do answers name the version of the rules: it is not for the public. */
+  /** Answers name the version of the rules only in development: the version is not for the public. */
   readonly isDevelopment: boolean;
 }
 

@@ -1,12 +1,12 @@
-// GET /_weir/health tells whether all is well. A caller with a token also sees the version, the rules in force, and the
-// state of each part. The answer is 200 even when parts are down: requests go on without them, so a load balancer must
-// keep sending them.
+// GET /_weir/health shows whether all parts work. A caller with a token also sees the version, the rules in force, and
+// the state of each part. The answer is 200 even when parts are down, because Weir works without them: a load balancer
+// must keep sending requests.
 import { version } from '../../package.json';
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Services } from './services.ts';
 
-/** `script-failed`: the server answers, but cannot run Weir's script. It counts nothing until somebody fixes that. */
+/** `script-failed`: the server answers, but cannot run Weir's script. It counts nothing until an operator fixes it. */
 interface Component {
   readonly state: 'ok' | 'down' | 'script-failed';
   /** The error of a server that cannot run the script. */

@@ -24,7 +24,7 @@ export interface IdentityOptions {
   readonly memoryOnly?: boolean | undefined;
 }
 
-/** A request, of which only the headers matter. */
+/** The parts of a request that can identify its caller. */
 type Sent = Pick<ClientRequest, 'headers' | 'connectingIp'>;
 
 export type Address = Pick<Caller, 'ip' | 'address'>;
@@ -56,7 +56,7 @@ export const hasCredential = (
   { tokens }: Pick<IdentityOptions, 'tokens'>,
 ): boolean => headers.has('X-API-Key') || (tokens !== undefined && bearerTokenIn(headers) !== undefined);
 
-/** Where a request comes from, as Cloudflare tells it. */
+/** The address of the client, as Cloudflare reports it. */
 export const addressOf = (
   { connectingIp }: Pick<Sent, 'connectingIp'>,
   { ipv6Prefix }: Pick<IdentityOptions, 'ipv6Prefix'>,
@@ -91,7 +91,7 @@ const toCaller = (from: Address, { userId, apiKeyId, tenantId, tier, claims }: C
   ...(claims && { claims }),
 });
 
-/** The directory adds what the token does not say about its user. */
+/** The directory adds the tier and the tenant of the user, if the token does not name them. */
 async function bearerOf(
   token: string,
   lookUp: LookUp,

@@ -1,4 +1,4 @@
-// Counts decisions in which something went wrong, since this isolate started: by step, reason and region.
+// Counts decisions in which something went wrong, since this isolate started: by fallback, reason and region.
 import type { DegradedReason, Fallback } from '../core/decision.ts';
 
 /** Without a `fallback`, the request was counted, but the rules or the caller may be out of date. */
@@ -14,7 +14,7 @@ export interface IncidentCounts {
   list(): readonly (Incident & { readonly count: number })[];
 }
 
-/** Bounded: there are only so many steps, reasons and regions. */
+/** The map stays small, because there are few fallbacks, reasons and regions. */
 export function createIncidentCounts(): IncidentCounts {
   const counts = new Map<string, Incident & { count: number }>();
   return {

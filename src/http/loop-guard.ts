@@ -12,7 +12,7 @@ type Sent = Pick<Request, 'headers'>;
 export interface LoopGuard {
   /** A 508 if the request has been here before, else undefined. */
   refuse(request: Sent): Promise<Response | undefined>;
-  /** The value of the header for a request on its way to the origin. Most have passed no Weir before this one. */
+  /** The value of the hop header for the request to the origin. Most requests have passed no other Weir before. */
   mark(request: Sent, isFirst: boolean): Promise<string> | string;
 }
 

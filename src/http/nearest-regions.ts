@@ -9,9 +9,9 @@ type ServedRegion = LimiterRegion & ServingPlace;
 const LOOK_EVERY_MS = 1_000;
 
 /**
- * The nearest region of a request, then the others by their distance to it. Reading `cf` makes the runtime parse it.
- * With one region that is not needed. An isolate stays in its data centre, so it looks once a second. Only if a region
- * serves countries or continents, it looks at each request.
+ * The nearest region of a request, then the others by their distance to it. Reading `cf` makes the runtime parse it, so
+ * the isolate reads it rarely: never with one region, and otherwise once a second, because an isolate stays in its data
+ * centre. If a region serves countries or continents, the isolate reads it for every request.
  */
 export function createNearestRegions(
   regions: readonly [ServedRegion, ...ServedRegion[]],

@@ -1,4 +1,4 @@
-// Puts the parts of the way to an origin together: choice, loop guard, proxy, health.
+// Sends requests to origins. It combines the choice of the origin, the loop guard, the proxy and the health records.
 import type { Caller } from '../core/matching/caller.ts';
 import type { OriginRoute } from '../core/matching/origin-route.ts';
 import { hostOf } from '../core/matching/origin-routes.ts';
@@ -76,7 +76,7 @@ export function createOrigins({ snapshots, headers, identity, now, ...options }:
 
   return {
     refuseLoop: loops.refuse,
-    // Without routes nobody reads the URL for it.
+    // Without routes, this does not parse the URL.
     routeOf: (url, matchPath) => routes()?.find(hostOf(url), matchPath),
     forward(request, asked) {
       const choice = choose(request.url, asked);

@@ -26,7 +26,7 @@ export interface ProxyTarget {
   readonly timeoutMs: number;
   /** How long the origin may still answer after the client has left. */
   readonly outlivesClientMs?: number | undefined;
-  /** Keeps the result. */
+  /** Records the result. */
   readonly health: OriginRecord;
 }
 
@@ -81,7 +81,7 @@ function askOrigin(
     headers: toOriginHeaders(request, target),
     redirect: 'manual',
     signal: deadline.signal,
-    // Neither decoded here nor encoded again for the client.
+    // The runtime neither decodes the body here nor encodes it again for the client.
     encodeResponseBody: 'manual',
     body: isRead || body === null ? null : pass(request, body, deadline),
   } as const;

@@ -1,5 +1,5 @@
-// GET /_weir/quota tells a caller its own limits and what is left of them. It charges nothing. The isolate keeps each
-// answer for a moment and asks Redis only so many times a second, however often clients ask.
+// GET /_weir/quota shows a caller its own limits and what is left of them. It charges nothing. The isolate keeps each
+// answer for a moment and limits its calls to Redis, however often clients ask.
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { CheckResult, Decision, DegradedReason } from '../core/decision.ts';
 import type { Caller } from '../core/matching/caller.ts';
@@ -95,7 +95,7 @@ export function createQuota(services: QuotaServices) {
   };
 }
 
-/** The key of a cached answer: all that is known of the caller, and the region, because counters differ by region. */
+/** The key of a cached answer: the whole identity of the caller, and the region, because counters differ by region. */
 const keyOf = (identity: Identity, [{ name }]: Regions) => JSON.stringify([name, identity]);
 
 /** Allows MAX_PEEKS in the second that begins with the first peek. */

@@ -46,7 +46,7 @@ export function rateLimitFields(results: readonly CheckResult<RuleCheck>[], nowM
   };
 }
 
-/** The text of a policy is the same for each rule, limit and window, so it is made once. */
+/** The text of a policy depends only on the rule, the limit and the window, so the isolate keeps it. */
 const policies = new WeakMap<
   CompiledRule,
   { readonly limit: number; readonly windowMs: number; readonly text: string }

@@ -56,7 +56,7 @@ function whyDenied({ check, outcome: { retryAfterMs } }: CheckResult<RuleCheck>)
   return { code: 'rate-limited', title: 'Too many requests', detail, 'retry-after': seconds };
 }
 
-/** Says nothing else: a caller on the deny list need not know why. */
+/** Gives no reason: a caller on the deny list need not know why. */
 export const listed = () => problem({ status: 403, code: 'denied', title: 'Not allowed' });
 
 const CHALLENGES: Readonly<Record<Credential, string>> = {

@@ -1,4 +1,4 @@
-// The interfaces that the HTTP side needs. The entry (services.ts) provides the real parts.
+// The interfaces that the HTTP side needs. wiring.ts provides the real parts.
 import type { ExecutionContext } from 'hono';
 import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
 import type { Telemetry } from '../core/ports/telemetry.ts';
@@ -31,7 +31,7 @@ export interface Services {
     readonly unverified: 'count' | 'reject';
   };
   readonly isDevelopment: boolean;
-  /** A variable says that rules only record what they would have done. */
+  /** A variable makes all rules only record what they would have done. */
   readonly isLogOnly?: boolean | undefined;
   /** Whether answers carry X-Weir-Degraded. */
   readonly showsDegraded: boolean;

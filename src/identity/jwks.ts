@@ -34,7 +34,7 @@ export interface KeyCacheOptions {
 export interface KeyCache {
   /** Undefined if none are known and none can be fetched. */
   current(afterResponse?: AfterResponse): Promise<JWTVerifyGetKey | undefined>;
-  /** For a key that is not among those known; undefined if it is too early to ask again. */
+  /** Fetches the keys again, for an unknown key id; undefined if it is too early to ask again. */
   refetched(afterResponse?: AfterResponse): Promise<JWTVerifyGetKey | undefined>;
 }
 
@@ -108,17 +108,17 @@ export function createKeyCache({ url, now, deadlineMs, onError }: KeyCacheOption
   };
 }
 
-/** jose chooses the key, by algorithm, key id and use; keys that have been chosen once are kept imported. */
+/** jose chooses the key by algorithm, key id and use. The isolate keeps keys that jose has imported once. */
 function createKeySet(jwks: JSONWebKeySet): JWTVerifyGetKey {
   // Throws unless it is a set of keys.
   createLocalJWKSet(jwks);
-  // As many as the set has keys and they have algorithms: what a token makes up is never found, and not kept.
+  // The map stays small: jose finds no key for a made-up algorithm or key id, so nothing is kept for it.
   const imported = new Map<string, CryptoKey>();
   return async (header) => {
     const name = JSON.stringify([header.alg, header.kid]);
     const known = imported.get(name);
     if (known) return known;
-    // A new set for each: jose keeps promises of imported keys in it.
+    // Uses a new set each time, because jose keeps promises of imported keys in a set.
     const key = await createLocalJWKSet(jwks)(header);
     imported.set(name, key);
     return key;
@@ -153,7 +153,7 @@ async function fetchJson(url: string, limitMs: number): Promise<JSONWebKeySet> {
   throw new Error(`the server of the keys answered ${response.status}`);
 }
 
-/** The work goes on; only its answer is no longer awaited. */
+/** Waits at most this long. The work goes on after that. */
 async function inTime<T>(work: Promise<T>, deadlineMs: number, onLate: () => void): Promise<T | undefined> {
   const late = Promise.withResolvers<undefined>();
   const timer = setTimeout(() => {

@@ -20,7 +20,7 @@ const REFUSED_ENTRIES = 1_000;
 const REFUSED_MS = 60_000;
 
 export interface TokenOptions {
-  /** Only these, whatever a token says of itself: all of HS…, or none of them. */
+  /** The only algorithms that Weir accepts, whatever a token names. Either all of them are HS…, or none. */
   readonly algorithms: readonly string[];
   readonly jwksUrl?: string | undefined;
   readonly issuer?: string | undefined;
@@ -28,7 +28,7 @@ export interface TokenOptions {
   readonly userClaim: string;
   readonly tierClaim?: string | undefined;
   readonly tenantClaim?: string | undefined;
-  /** For HS… alone. */
+  /** For HS… only. */
   readonly secret?: string | undefined;
 }
 
@@ -82,7 +82,7 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
   };
 }
 
-/** A secret is never tried on the algorithms of public keys, nor a public key as a secret. */
+/** Never uses a secret with the algorithms of public keys, or a public key as a secret. */
 function createClaimsOf({ algorithms, secret, jwksUrl, ...options }: TokenVerifierOptions): ClaimsOf {
   if (algorithms.every((algorithm) => algorithm.startsWith('HS'))) {
     if (!secret) throw new Error('there is no secret to verify tokens with');
@@ -134,8 +134,9 @@ function namesIn(claims: JWTPayload): Claims {
 }
 
 /**
- * A name as a counter and a header can carry it: what a header would lose (blanks around it, control characters) or
- * a digest (halves of surrogate pairs, digits beyond a number's precision) could make one user pass for another.
+ * A name that counters and headers can hold without loss. A header loses blanks around a name and control characters.
+ * A digest loses halves of surrogate pairs and digits beyond a number's precision. A loss could make one user pass for
+ * another.
  */
 function nameIn(claims: JWTPayload, claim: string | undefined): string | undefined {
   if (claim === undefined || !Object.hasOwn(claims, claim)) return undefined;
@@ -145,7 +146,7 @@ function nameIn(claims: JWTPayload, claim: string | undefined): string | undefin
   return name === name.trim() && name.isWellFormed() && !/\p{Cc}/u.test(name) ? name : undefined;
 }
 
-/** When a token that came too early will be good; any other one will not. */
+/** When a token that came too early becomes valid; infinite for every other error. */
 function validFromMs(error: unknown): number {
   const isEarly = error instanceof joseErrors.JWTClaimValidationFailed && error.claim === 'nbf';
   const { nbf } = isEarly ? error.payload : {};

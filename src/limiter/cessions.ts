@@ -1,5 +1,5 @@
 // How regions ask one another for their parts. An idle region cedes its part of a counter to the region where the
-// caller is (its home); docs/regions.md tells how, and why that is exact. Weir asks after responses. A request waits
+// caller is (its home). docs/regions.md explains how, and why that is exact. Weir asks after responses. A request waits
 // for the answer only if it would otherwise be denied.
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { capacityOf } from '../core/counting/capacity.ts';
@@ -68,7 +68,7 @@ export function createCessions(now: () => number): Cessions {
   const guests = createBoundedCache<number>(MAX_COUNTERS);
   let inFlight = 0;
 
-  /** Counts terms from the moment of asking. The other region counts from a later moment, so no term ends later here. */
+  /** Counts terms from the moment of asking. The other region starts later, so no term ends later here than there. */
   const ask: Cessions['ask'] = async ({ from, home, placed, charged }, signal) => {
     const askedAtMs = now();
     const note = (state: 'asking' | 'refused', { check }: PlacedCheck, ms: number) =>
@@ -101,7 +101,8 @@ export function createCessions(now: () => number): Cessions {
   const merging = createMerging({ ask, isRefused, cessionFrom: known.cessionFrom });
 
   /**
-   * If it fails, a later request tries again. The breaker does not hear of it, because no request waits for this call.
+   * Does the work after the response. If the work fails, a later request tries again. The breaker does not count the
+   * failure, because no request waits for this call.
    */
   const later = (region: LimiterRegion, work: () => Promise<unknown>, afterResponse: AfterResponse) => {
     if (inFlight >= MAX_ASKED || region.breaker.state(now()) !== 'closed') return;

@@ -1,4 +1,4 @@
-// The deadline of a whole decision. Every attempt on the way draws on the same time.
+// The deadline of a whole decision. All attempts of the decision share this time.
 
 export interface Deadline {
   readonly totalMs: number;
@@ -14,8 +14,8 @@ export const createDeadline = (totalMs: number, now: () => number, nowMs = now()
 /** A class, because every request has a deadline, and the methods of a class are made once. */
 class ByClock implements Deadline {
   /**
-   * Keeps the shape of the class alive. V8 throws away a shape that no object has when it collects, and all machine code
-   * that was made for it.
+   * Keeps the shape of the class alive. If no object has this shape, V8's garbage collector drops the shape, and with
+   * it all machine code that V8 has compiled for it.
    */
   static readonly kept: Deadline = new ByClock(0, () => 0, 0);
 

@@ -1,4 +1,4 @@
-// What the memory of this isolate knows of the checks of a request: leases that pay for them, and denials.
+// What this isolate has in memory about the checks of a request: leases that pay for them, and denials.
 import type { CheckResult } from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { Leasing } from './leasing.ts';
@@ -14,7 +14,7 @@ export interface Known {
   /** The enforced checks that this isolate has leased units for, and the others. */
   readonly leased: readonly PlacedCheck[];
   readonly open: readonly PlacedCheck[];
-  /** The results of a denial. It takes no call. */
+  /** The results of a denial that memory knows; the denial takes no call. */
   readonly denial: readonly CheckResult<RuleCheck>[] | undefined;
 }
 

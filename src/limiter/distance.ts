@@ -7,10 +7,11 @@ export interface Distance {
   ms(): number | undefined;
   note(tookMs: number): void;
   /**
-   * How long a call may take, if a near one may take `nearMs`. `isPatient`: more time also if the distance is unknown.
+   * How long a call may take, if a call to a near region may take `nearMs`. With `isPatient`, a region of unknown
+   * distance also gets more time.
    */
   fitMs(nearMs: number, isPatient?: boolean): number;
-  /** The distance is unknown, because a call timed out. Probes the region once more, with more time. */
+  /** Called after a timeout. If the distance is unknown, probes the region once more, with more time. */
   measure(afterResponse: AfterResponse): void;
 }
 
@@ -40,7 +41,7 @@ export function createDistance(store: Pick<CounterStore, 'probe'>, now: () => nu
 
   const probe = async () => {
     const startedAtMs = now();
-    // The next call will find out what is wrong.
+    // Ignores a failure: the next call finds out what is wrong.
     const isThere = await store.probe(AbortSignal.timeout(MEASURE_MS)).then(
       () => true,
       () => false,

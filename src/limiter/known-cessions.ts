@@ -1,5 +1,5 @@
-// What this isolate knows of cessions between regions. It may know too little or too late, and that is safe: the script
-// of a region that has ceded its part refuses to count and names the home.
+// The cessions between regions that this isolate knows. Old or incomplete knowledge is safe: the script of a region
+// that has ceded its part refuses to count and names the home.
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { capacityOf, hasBurst } from '../core/counting/capacity.ts';
 import type { Outcome } from '../core/counting/check.ts';
@@ -18,7 +18,7 @@ export interface Cession {
   readonly home: string;
   /** Until then, the home counts with this part. */
   readonly usableUntilMs: number;
-  /** Until then, no other region counts with it. */
+  /** Until then, no region but the home counts with this part. */
   readonly cededUntilMs: number;
 }
 
@@ -109,7 +109,7 @@ export function createKnownCessions(now: () => number): KnownCessions {
 
 const NONE: readonly Known[] = [];
 
-/** A cost above the whole limit never fits, and any part can say so. */
+/** A cost above the whole limit never fits, so any region can deny the check, however small its part is. */
 const fitting = (check: RuleCheck): RuleCheck =>
   check.cost > capacityOf(check) ? { ...check, cost: 1 } : check;
 

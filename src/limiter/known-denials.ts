@@ -1,6 +1,6 @@
 // The isolate remembers each denial until its retry time and answers repeats from memory. It keeps only denials that
-// nothing can end earlier: none of a seat, which may be released, none of a charge that may be given back, and none
-// that the next denied request would change.
+// nothing can end earlier. So it keeps no denial of a rule whose seats may be released, whose charges may be given
+// back, or whose counter the next denied request would change.
 
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
@@ -8,7 +8,7 @@ import type { Outcome } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 
 const MAX_DENIALS = 10_000;
-/** A request that can never pass is asked about again after a while, as a precaution. */
+/** As a precaution, the isolate asks the region again after this time, even for a request that can never pass. */
 const NEVER_MS = 60_000;
 
 /** When a region was asked, by the clock of this isolate; and when it answered, by its own. */
@@ -24,7 +24,7 @@ interface Denial extends Omit<Moment, 'announcement'>, Pick<RuleCheck, 'limit' |
 }
 
 export interface KnownDenials {
-  /** An upper bound of how many are kept. */
+  /** An upper bound for the number of denials in memory. */
   readonly size: number;
   /** The denial that the region would give now; undefined if the isolate must ask it. */
   find(region: string, check: RuleCheck, nowMs: number, announcement: string): Outcome | undefined;
@@ -43,7 +43,7 @@ export function createKnownDenials(maxEntries = MAX_DENIALS): KnownDenials {
 
   const denialOf = (region: string, check: RuleCheck, nowMs: number): Denial | undefined => {
     const denial = denials.get(nameOf(region, check), nowMs);
-    // A denial with another limit says nothing about this one. Nor does one from before the clock was put back.
+    // A denial with another limit says nothing about this limit. Nor does a denial from before the clock was put back.
     const isSame = denial && denial.limit === check.limit && denial.extra === check.extra;
     return isSame && denial.cost === check.cost && denial.askedAtMs <= nowMs ? denial : undefined;
   };

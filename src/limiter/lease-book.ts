@@ -37,7 +37,7 @@ export interface LeaseBook {
     placed: readonly PlacedCheck[],
     ledger: Pick<Ledger, 'noteLeased'>,
   ): CheckResult<RuleCheck>[] | undefined;
-  /** Units to lease with this call, beyond the cost. More than 0 claims the turn to ask. */
+  /** Units to lease with this call, beyond the cost. If above 0, no other call leases until this one is answered. */
   claim(regions: Regions, placed: PlacedCheck, check: RuleCheck): number;
   /** A call that asked for units was answered, whatever the answer. */
   answered(check: RuleCheck): void;
@@ -60,7 +60,10 @@ export interface Leased {
 }
 
 const MAX_COUNTERS = 10_000;
-/** Units that are not used for this long are given back. It is twice as long as the longest lease should last. */
+/**
+ * The isolate gives back units that are unused this long after the lease call. It is twice as long as the longest lease
+ * should last.
+ */
 const IDLE_MS = 10_000;
 /** The most leases that one request gives back. */
 const MAX_GIVEN_BACK = 50;
@@ -123,7 +126,7 @@ export function createLeaseBook(now: () => number): LeaseBook {
     return { check: counted, outcome: outcomeWith(lease.outcome, { remaining, nowMs }) };
   };
 
-  /** Ends the leases of a counter. Their units are given back with the idle ones. */
+  /** Removes the leases of a counter whose time is over. `takeIdle` returns them with the idle ones. */
   const endLeases = (counter: LeaseCounter, ms: number) => {
     for (const lease of counter.leases) if (lease.endsAtMs <= ms) giveUp(lease, ms);
     counter.leases = counter.leases.filter(({ endsAtMs }) => endsAtMs > ms);
@@ -139,7 +142,7 @@ export function createLeaseBook(now: () => number): LeaseBook {
     const { check, region, sentAtMs, chargedAtMs, outcome, whole } = granted;
     const endsAtMs = sentAtMs + lastsMs(check, chargedAtMs);
     const size = outcome.granted;
-    // A request that uses a unit of it leases nothing.
+    // A request that uses units of this lease leases nothing itself.
     const each = { ...whole, granted: 0 };
     const charge = { region, check, chargedAtMs, sentAtMs, heardAtMs: ms, endsAtMs };
     const lease = { ...charge, outcome: each, size, units: size };

@@ -96,9 +96,9 @@ const isSameLimit = ({ full }: RuleCheck, check: RuleCheck): boolean =>
   full.limit === check.full.limit && full.extra === check.full.extra;
 
 /**
- * What is left of the whole limit after this charge. The lease of this charge is not among the leases yet. A lease call
- * in flight may have been charged before this one or after it, and the isolate cannot tell. If other isolates have used
- * nothing meanwhile, the isolate knows what must be left, and takes that.
+ * What is left of the whole limit after this charge. The lease of this charge is not among the leases yet. The isolate
+ * cannot tell whether the region charged a lease call in flight before this charge or after it. So the isolate takes
+ * what should be left if no other isolate has used units meanwhile, within the bounds that the answer sets.
  */
 export function noteLeft(counter: LeaseCounter, granted: Granted, leased: number, ms: number): number {
   const { whole, check, region, chargedAtMs, usedNow } = granted;

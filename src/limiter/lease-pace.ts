@@ -1,4 +1,5 @@
-// How fast an isolate uses a counter, how fast all isolates do, and what is left there: lease-terms.ts decides by that.
+// Measures how fast this isolate and all isolates use a counter, and what is left in the counter. lease-terms.ts uses
+// these numbers.
 import type { Outcome } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { Pace } from './lease-terms.ts';
@@ -10,7 +11,7 @@ export interface Measured {
   unitsPerMs: number;
   /** The pace in the measurement before. */
   unitsPerMsBefore: number;
-  /** What the region last said is left there. */
+  /** What is left in the region, by its last answer. */
   remaining: number;
   /** When all of the limit is free again, by the clock of the region. */
   resetAtMs: number;
@@ -21,17 +22,17 @@ export interface Measured {
   aheadMs: number;
 }
 
-/** The pace is measured over this time at least. */
+/** A measurement of the pace takes at least this time. */
 const MEASURE_MS = 250;
-/** It is also measured over this many requests: a few of them would say little about a slow pace. */
+/** A measurement also covers this many requests, because a few requests say little about a slow pace. */
 const MEASURED_REQUESTS = 10;
 /** If ten requests take longer than this, their pace is too slow for a lease. */
 const LONGEST_MEASURE_MS = 2_000;
 /** After a longer pause, the earlier pace says nothing. */
 const LONGEST_PAUSE_MS = 60_000;
 /**
- * When this isolate has charged this many units, all charges so far are halved: newer ones say more. Others charge a
- * hundred units at once, so a smaller number would say little about them.
+ * When this isolate has charged more units than this, it halves both sums of charges, so that newer charges weigh more.
+ * Other isolates charge a hundred units at once, so a smaller number would say little about them.
  */
 const CHARGED_LATELY = 500;
 
@@ -47,7 +48,7 @@ export const startMeasuring = (sinceMs: number): Measured => ({
   aheadMs: 0,
 });
 
-/** Ends the current measurement of the pace if it says enough. */
+/** Ends the current measurement of the pace if it covers enough time and requests. */
 export function updatePace(measured: Measured, cost: number, ms: number): void {
   const passedMs = ms - measured.sinceMs;
   const isEnough = measured.used >= MEASURED_REQUESTS * cost || passedMs >= LONGEST_MEASURE_MS;
@@ -71,7 +72,10 @@ export interface RegionAnswer {
   readonly charged: number;
 }
 
-/** If the region has fewer units left than after its last answer, other isolates charged those that this one did not. */
+/**
+ * Compares what is left with the region's last answer. Other isolates have charged the missing units that this isolate
+ * has not charged.
+ */
 export function noteRemaining(measured: Measured, { outcome, atMs, charged }: RegionAnswer): void {
   const isComparable = atMs < measured.resetAtMs;
   if (isComparable) {

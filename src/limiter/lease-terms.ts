@@ -1,4 +1,4 @@
-// Which limits may be leased, how many units, and for how long. docs/leases.md tells why that is exact.
+// Which limits may be leased, how many units, and for how long. docs/leases.md explains why that is exact.
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import { windowAt } from '../core/counting/calendar.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
@@ -7,11 +7,14 @@ import type { RuleCheck } from '../core/matching/plan.ts';
 const WORTH_REQUESTS = 100;
 /** A fast isolate leases for this long instead, so that it makes two calls a second at any pace. */
 const SHORTEST_MS = 500;
-/** A slow isolate leases fewer requests. Nobody else can use what it holds, or sees what it has used, for this long. */
+/**
+ * A slow isolate leases for at most this long, so for fewer requests. Meanwhile, other isolates cannot use its units
+ * and do not see how many it has used.
+ */
 const LONGEST_MS = 5_000;
 /** Requests a second. At a slower pace, a lease saves too little for the units it keeps from others. */
 const LEAST_PACE = 5;
-/** Requests. A smaller limit costs few calls, and a caller that moves to another isolate would miss what is left here. */
+/** Requests. A smaller limit costs few calls, and a caller that moves to another isolate could not use what is left. */
 const LEAST_LIMIT = 100;
 /** A lease is at most this part of the limit, because it is lost if the isolate ends. */
 const PART_OF_LIMIT = 1 / 8;
@@ -19,10 +22,10 @@ const PART_OF_LIMIT = 1 / 8;
 const PART_OF_WINDOW = 0.5;
 /** A smaller lease saves nothing. Near the limit, requests are counted one by one. */
 const LEAST_REQUESTS = 2;
-/** Clocks stand still while a request is worked on, and are cut to milliseconds. */
+/** The clock of an isolate stands still while the isolate computes, and it shows whole milliseconds. */
 const CLOCK_MARGIN_MS = 10;
 
-/** Only rules whose charges never change later, and whose denials change nothing. */
+/** Weir leases only rules whose charges never change later, and whose denials change nothing. */
 export function isLeasable({ algorithm, rule, countDenied, blockMs, isShadow }: RuleCheck): boolean {
   const isPlain = rule.action === 'reject' && !isShadow && !rule.refundOnError && !rule.costFromOrigin;
   const mayLease = rule.lease && isPlain && !countDenied && !blockMs;

@@ -66,7 +66,7 @@ export function createLeaseUpkeep({ now, book, cessions }: LeaseUpkeepOptions): 
       const outcome = { ...told, granted: told.granted + check.cost };
       const whole = asWhole(pendingOf(placed), check, outcome);
       book.note({ region, check, outcome, whole, sentAtMs, chargedAtMs, usedNow: 0, announcement });
-      // As after a request: a counter used from memory must get the parts of other regions, too.
+      // Asks for parts as after a request, because a counter used from memory needs the parts of other regions, too.
       cessions.follow([{ placed, region, counted: check, outcome: told }], regions, afterResponse);
     }
   };

@@ -31,13 +31,13 @@ import { createRulesInForce } from './rules-in-force.ts';
 
 export interface Limiter {
   /**
-   * Returns the first round, or a decision if this isolate has no rules and gets none. A promise only if the isolate has
-   * no rules yet.
+   * Returns the first round, or a decision if this isolate has no rules and cannot load any. Returns a promise only if
+   * the isolate has no rules yet.
    */
   begin(request: DecisionRequest): Step | Promise<Step>;
   /**
-   * Returns the decision, or one more round if the rules are outdated. A promise only if memory cannot decide. It never
-   * throws.
+   * Returns the decision, or one more round if the rules are outdated. Returns a promise only if a region must count
+   * the checks or confirm the rules. Never throws.
    */
   decide(round: Round, plan: RequestPlan): Step | Promise<Step>;
   /** Whether memory knows that one of these checks denies the request. */
@@ -56,9 +56,9 @@ export interface LimiterOptions {
   readonly deadlineMs: number;
   /** The configured shares, used for snapshots that predate regional splits. */
   readonly shares: SharesByRegion;
-  /** Told what shadow rules would have done; with several regions, after the response. */
+  /** Gets the results of shadow rules that are counted after the response, which only happens with several regions. */
   readonly onShadow: (results: readonly CheckResult<RuleCheck>[], region: string) => void;
-  /** Told of a bug in Weir. The request goes on as its rules say. */
+  /** Gets the error of a bug in Weir. The request goes on as its rules say. */
   readonly onBug: (error: unknown) => void;
   /** See local-limiter.ts. */
   readonly capPerSecond: number;
@@ -92,7 +92,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
     return snapshot ? firstRound(request, snapshot) : start(request);
   };
 
-  /** Errors after the response are reported, too. */
+  /** Also reports the errors of work after the response. */
   const reporting = ({ regions, operation, ledger, afterResponse }: DecisionRequest): DecisionRequest => {
     return { regions, operation, ledger, afterResponse: (work) => afterResponse(work.catch(onBug)) };
   };
@@ -135,7 +135,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
     return used && finish(round, judge(round, used), shadow);
   };
 
-  /** Rules that nobody has confirmed lately decide only after a region has confirmed them. */
+  /** Asks a region to confirm the rules before they decide, because the last confirmation is too old. */
   const afterNews = async (
     round: Round,
     plan: RequestPlan,
@@ -274,12 +274,12 @@ export function createLimiter(options: LimiterOptions): Limiter {
     return { kind: 'decided', decision };
   };
 
-  /** Reports this isolate to the census now and then, so that isolates know how many they are. */
+  /** Reports this isolate to the census now and then, so that every isolate knows how many there are. */
   const reportToCensus = ({ census, censusBoard }: LimiterRegion, afterResponse: AfterResponse) => {
     if (!census.isDue(now())) return;
     ownId ??= options.isolateId();
     const signal = AbortSignal.timeout(deadlineMs);
-    // If it fails, the isolate tries again in a minute. Until then the last number stands.
+    // If the call fails, the isolate keeps the last number and tries again when the next report is due.
     afterResponse(censusBoard.present(ownId, signal).then(census.tell, () => {}));
   };
 

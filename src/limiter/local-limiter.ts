@@ -24,7 +24,7 @@ export interface Uncounted {
   readonly reason: DegradedReason;
   /** Undefined if there are no rules. */
   readonly checks?: readonly RuleCheck[] | undefined;
-  /** The charges of this isolate are noted there. */
+  /** Gets the charges that the isolate makes in memory. */
   readonly ledger: Pick<Ledger, 'noteCharge'>;
   /** How many isolates share the limits of the nearest region, as far as this one knows. */
   readonly isolates: number;

@@ -1,7 +1,7 @@
 // Some algorithms lose a unit in each part that is in use (the trait `roundsEachPart`). With a small limit that is too
 // much, so Weir merges the parts once a caller strains several regions: the home charges itself with the units that the
-// other region has counted, and that region then cedes its part although it is in use. docs/regions.md tells why that
-// is exact.
+// other region has counted, and that region then cedes its part although it is in use. docs/regions.md explains why
+// that is exact.
 import type { Outcome } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { centralRegionOf } from '../core/regions/parts.ts';
@@ -55,7 +55,7 @@ export function createMerging({ ask, cessionFrom, isRefused }: MergingOptions) {
     const { nowMs, outcomes } = await home.store.run({ operation: 'take', checks: [charge] }, signal);
     if (!outcomes[0]?.allowed) return undefined;
     const charged = { units, atMs: nowMs };
-    // Without an answer the charge stays.
+    // If the region does not answer, the charge stays.
     const [answer] = await ask({ from, home: home.name, placed: [placed], charged }, signal);
     if (answer?.allowed !== false) return undefined;
     await home.store.run({ operation: 'refund', checks: [{ ...charge, chargedAtMs: nowMs }] }, signal);

@@ -1,4 +1,4 @@
-// A charge as the store that made it knows it, and the calls that change it later: one for all charges of a store.
+// Charges that stores have made, and the calls that change them later. One call changes all charges of a store.
 import type { Check } from '../core/counting/check.ts';
 import type { CounterStore } from '../core/ports/counter-store.ts';
 
@@ -11,7 +11,7 @@ export interface PastCharge<C extends Check = Check> {
   readonly keptUnits?: number;
 }
 
-/** Calls each store once, and all stores at once. */
+/** Calls each store once, and all stores in parallel. */
 export const atEachStore = <C extends Check, T>(
   charges: readonly PastCharge<C>[],
   call: (store: CounterStore, checks: readonly C[]) => Promise<T>,
@@ -26,13 +26,13 @@ export const atEachStore = <C extends Check, T>(
 const asCharged = <C extends Check>({ check, chargedAtMs, keptUnits = 0 }: PastCharge<C>): C =>
   chargedAtMs === undefined ? check : { ...check, want: keptUnits, chargedAtMs };
 
-/** The units that bring these charges to the real cost: to be charged in addition, or to be given back. */
+/** Brings these charges to the real cost: with units to charge in addition, or with units to give back. */
 export const settlementOf = <C extends Check>(charges: readonly PastCharge<C>[], cost: number) => ({
   added: differences(charges, (charged) => cost - charged),
   refunded: differences(charges, (charged) => charged - cost, cost),
 });
 
-/** The charges with the difference as their cost, without those whose difference is not above 0. */
+/** The charges whose difference is above 0, with the difference as their cost. */
 const differences = <C extends Check>(
   charges: readonly PastCharge<C>[],
   of: (charged: number) => number,

@@ -1,4 +1,4 @@
-// One check of a request while regions are asked: what each region has said, and the result.
+// One check of a request while the isolate asks regions: the answer of each region, and the result.
 
 import { capacityOf } from '../core/counting/capacity.ts';
 import { type Outcome, outcomeWith } from '../core/counting/check.ts';
@@ -8,7 +8,7 @@ import type { Use } from './cessions.ts';
 import { isShared, type PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region.ts';
 
-/** What a region (or memory in its place) has said about a check; no outcome if the region has not answered. */
+/** The answer of a region (or of memory in its place) to a check. No outcome if the region has not answered. */
 export interface Verdict {
   readonly check: RuleCheck;
   readonly outcome?: Outcome | undefined;
@@ -17,9 +17,9 @@ export interface Verdict {
 /** A check that is not decided yet. */
 export interface Pending {
   readonly placed: PlacedCheck;
-  /** From regions that have not admitted the check: see `setVerdict`. */
+  /** The verdicts of regions that have not admitted the check: see `setVerdict`. */
   verdicts: ReadonlyMap<string, Verdict>;
-  /** From the region that has admitted the check. */
+  /** The answer of the region that has admitted the check. */
   admitted: Admitted | undefined;
   /** The region would have admitted this check, but another check was denied. */
   seen: CheckResult<RuleCheck> | undefined;
@@ -28,19 +28,19 @@ export interface Pending {
 export interface Admitted {
   readonly region: LimiterRegion;
   readonly result: CheckResult<RuleCheck>;
-  /** As the region told it. */
+  /** The outcome for the region's part; `result` has the one for the whole limit. */
   readonly outcome: Outcome;
 }
 
-/** A region is asked to count a check. */
+/** One check that the isolate asks one region to count. */
 export interface Turn {
   readonly region: LimiterRegion;
   readonly check: RuleCheck;
-  /** Mostly one. While a rule moves, a request may meet the same counter twice. It is charged once. */
+  /** Mostly one. While a rule moves, a request may have two checks of the same counter. The region charges it once. */
   readonly ones: [Pending, ...Pending[]];
 }
 
-/** If a moving rule has two placements in this region, the stricter one is asked. */
+/** Adds a turn. If a moving rule has two placements in this region, the isolate sends only the stricter one. */
 export function withTurn(turns: readonly Turn[], turn: Turn): readonly Turn[] {
   if (turns.length === 0) return [turn];
   const { check } = turn.ones[0].placed;
@@ -59,7 +59,7 @@ export function onlyRegionOf(turns: readonly Turn[]): LimiterRegion | undefined 
 
 const NO_VERDICTS: ReadonlyMap<string, Verdict> = new Map();
 
-/** At the start. */
+/** The check before the isolate asks any region. */
 export const pendingOf = (placed: PlacedCheck): Pending => ({
   placed,
   verdicts: NO_VERDICTS,
@@ -67,7 +67,7 @@ export const pendingOf = (placed: PlacedCheck): Pending => ({
   seen: undefined,
 });
 
-/** Makes a new map, because most checks are admitted at once and never need one. */
+/** Makes a new map, because all checks start with the same empty one. Most checks are admitted at once and keep it. */
 export function setVerdict(one: Pending, region: string, verdict: Verdict): void {
   one.verdicts = new Map(one.verdicts).set(region, verdict);
 }
@@ -82,7 +82,7 @@ const denied = ({ verdicts }: Pending): Outcome[] =>
 export const isDenied = (one: Pending): boolean =>
   !one.admitted && !one.placed.check.isShadow && denied(one).length > 0;
 
-/** The denial of the check. There is none as soon as one region admits it. */
+/** The first denial of the check, with the shortest wait of all denials. The caller looks at `admitted` first. */
 export function denialOf(one: Pending): CheckResult<RuleCheck> | undefined {
   const outcomes = denied(one);
   const [nearest] = outcomes;
@@ -112,7 +112,7 @@ function capacityOfAll({ check: { algorithm }, parts }: PlacedCheck): number {
   return sum;
 }
 
-/** Undefined if the nearest region does not answer: parts ceded to it now would be lost to all. */
+/** Undefined if the nearest region does not answer: no region could use parts that are ceded to it now. */
 export function useOf({ placed, admitted, verdicts }: Pending, [nearest]: Regions): Use | undefined {
   if (isUnanswered(verdicts.get(nearest.name))) return undefined;
   if (admitted)

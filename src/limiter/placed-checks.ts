@@ -17,7 +17,7 @@ export interface Placing {
   place(checks: readonly RuleCheck[], regions: Regions, split: Split | undefined): readonly PlacedCheck[];
 }
 
-/** `shares` as configured are used for snapshots that predate regional splits. */
+/** The configured `shares` apply to snapshots that predate regional splits. */
 export function createPlacing(shares: SharesByRegion, now: () => number): Placing {
   const configured: Split = { shares, before: [] };
   const known = new WeakMap<Split, Placements>();

@@ -24,9 +24,9 @@ import type { RegionAnnouncement } from './rules-in-force.ts';
 /** The answers of the regions so far. */
 export interface Tally {
   readonly pending: readonly Pending[];
-  /** Their announcements. */
+  /** The announcements of the regions. */
   readonly heard: RegionAnnouncement[];
-  /** Each once. */
+  /** The regions that answered, each once. */
   readonly answered: LimiterRegion[];
   /** The first failure of a region, if any has failed. */
   failure: DegradedReason | undefined;
@@ -73,7 +73,7 @@ export interface RegionCallsOptions {
   readonly isUnsettled: (check: RuleCheck) => boolean;
 }
 
-/** A region that had this many times its distance has had enough time. */
+/** A far region has enough time if the call may take this many times its distance. */
 const FAIR_TIMES = 2;
 /** The least time for a near region that is asked after a far one, even if the far one has used up the time. */
 const AGAIN_MS = 50;
@@ -209,7 +209,7 @@ export function createRegionCalls({
       if (isInDoubt && operation === 'take') ledger.noteDoubt(region.store, [check]);
     }
     const isTooFar = isInDoubt && reason === 'timeout' && turns[0]?.region !== regions[0];
-    // Measures all of them at once. Otherwise one request would have to fail for each of them.
+    // Measures all far regions at once. Otherwise one request would have to fail for each far region.
     if (isTooFar) for (const { distance } of regions.slice(1)) distance.measure(afterResponse);
   };
 

@@ -1,5 +1,5 @@
-// Probes regions after responses, so that no request waits: is a failed region back, and does a script that failed for
-// one request fail for all of them? An isolate probes a region only so often.
+// Probes regions after responses, so that no request waits. A probe finds out whether a failed region is back, and
+// whether a script that failed for one request fails for all requests. Each isolate limits how often it probes.
 
 import type { AfterResponse } from '../core/ports/after-response.ts';
 import { type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';
@@ -14,7 +14,7 @@ export interface RegionWatch {
 }
 
 export interface WatchReports {
-  /** The server said this about the script; `isBroken`: it cannot run it for anybody. */
+  /** Called with the server's error about the script. `isBroken`: the server cannot run the script for any request. */
   readonly onScriptFailed: (said: string, isBroken: boolean) => void;
   /** Called with errors that are not failures of a store: those are bugs in Weir. */
   readonly onBug: (error: unknown) => void;
@@ -29,12 +29,12 @@ export interface RegionWatchOptions extends WatchReports {
   readonly now: () => number;
 }
 
-/** The script may fail for a rule that every request meets. Not every request should look into that. */
+/** The script may fail for a rule that applies to every request. Not every request should probe the script. */
 const SCRIPT_EVERY_MS = 10_000;
 
 export function createRegionWatch(options: RegionWatchOptions): RegionWatch {
   const { store, breaker, distance, probeMs, now, onScriptFailed, onBug } = options;
-  /** The server's error, until somebody has looked into it. */
+  /** The server's error, until a probe has examined it. */
   let said: string | undefined;
   let judgedAtMs = Number.NEGATIVE_INFINITY;
 
@@ -66,7 +66,7 @@ export function createRegionWatch(options: RegionWatchOptions): RegionWatch {
   };
 
   const probeScript = async (ofCall: string) => {
-    // Set before the answer comes, so that nobody else asks meanwhile.
+    // Set before the answer arrives, so that no other request probes meanwhile.
     judgedAtMs = now();
     const error = await probe();
     if (isOutage(error)) return;
@@ -83,7 +83,7 @@ export function createRegionWatch(options: RegionWatchOptions): RegionWatch {
     },
 
     look(afterResponse) {
-      // The usual case: all is well, and nothing more is to be done.
+      // The usual case: the region works, and there is nothing to probe.
       if (said === undefined && breaker.enter() !== undefined) return;
       const permit = breaker.probe(now());
       if (permit !== undefined) afterResponse(probeOutage(permit));

@@ -1,5 +1,5 @@
-// Calls a region, if its breaker is closed. Whether a failed region is back is found out after the response, in
-// region-watch.ts.
+// Calls a region if its breaker is closed. After the response, region-watch.ts finds out whether a failed region is
+// back.
 
 import type { DegradedReason } from '../core/decision.ts';
 import type { AnnouncementBoard } from '../core/ports/announcement.ts';
@@ -26,7 +26,7 @@ export interface LimiterRegion {
 /** Nearest first. */
 export type Regions = readonly [LimiterRegion, ...LimiterRegion[]];
 
-/** The least part of the deadline after which a timeout is the region's fault. */
+/** If a region had at least this part of the deadline, a timeout is its fault. */
 export const FAIR_PART = 0.25;
 
 export interface Unanswered {

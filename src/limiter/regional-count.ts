@@ -74,13 +74,13 @@ export interface RegionalCountOptions {
   readonly leases: LeaseBook;
 }
 
-/** Until then, no denial of a counter is remembered: a charge that was given back may have caused it. */
+/** For this long after an undo, the isolate remembers no denial of the counter: an undone charge may have caused it. */
 const UNSETTLED_MS = 5_000;
 const MAX_UNSETTLED = 10_000;
-/** Each region may be asked for its part once and to count twice, because a home may have got more parts meanwhile. */
+/** The isolate may ask each region once for its part and twice to count: a home may have got more parts meanwhile. */
 const roundsFor = (regions: Regions) => 3 * regions.length + 1;
 
-/** Calls that are made at once. */
+/** Calls that the isolate makes at the same time. */
 interface Step {
   readonly turns: readonly Turn[];
   readonly partRequests: readonly PartRequest[];
@@ -99,8 +99,8 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   };
 
   /**
-   * The next region to try; undefined if all regions with a part have answered. With an announcement, memory may answer for
-   * them.
+   * The next region to try; undefined if no region is left to try. With an announcement, the isolate uses a denial that
+   * it remembers instead of a call.
    */
   const turnOf = (one: Pending, regions: Regions, announcement: string | undefined): Turn | undefined => {
     const { placed } = one;
@@ -110,7 +110,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       const check = region === regions[0] ? near : cessions.checkAt(placed, region.name);
       if (!check) continue;
       const verdict = one.verdicts.get(region.name);
-      // The region denied the check with a smaller part than it has by now.
+      // The region's part was smaller when the region denied the check.
       const hasMore = verdict?.outcome !== undefined && verdict.check.limit < check.limit;
       if (!verdict || hasMore) {
         const mayKnow = announcement !== undefined && denials.size > 0;
@@ -123,14 +123,14 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     return undefined;
   };
 
-  /** The home has denied the check or has no part. Getting parts of idle regions helps more than one charge there. */
+  /** The home has denied the check or has no part. Parts of idle regions help more than a single charge elsewhere. */
   const partRequestOf = ({ placed, verdicts }: Pending, regions: Regions): PartRequest | undefined => {
     const home = placed.at ?? regions[0].name;
     const part = placed.parts.get(home);
     const hasPart = part !== undefined && isUsable(placed.check, part);
     if (hasPart && verdicts.get(home)?.outcome === undefined) return undefined;
     const own = regions.find(({ name }) => name === home);
-    // A part ceded to a region that does not answer would be lost to all.
+    // No region could use a part that is ceded to a region that does not answer.
     if (!hasPart && !(own?.distance.ms() !== undefined && isClosed(own))) return undefined;
     const from = regions.find((region) => isClosed(region) && cessions.isMissing(placed, home, region));
     return from && { placed, from, home };
@@ -154,7 +154,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     return turns.length + partRequests.length === 0 || isOver ? undefined : { turns, partRequests };
   };
 
-  /** Asks a region for its parts. If that fails, the region is asked to count instead. */
+  /** Asks a region for its parts. If that fails, the isolate asks the region to count instead. */
   const askForParts = (some: Ask, { deadline }: CountRequest) => {
     const { from } = some;
     const signal = AbortSignal.timeout(Math.ceil(from.distance.fitMs(deadline.remainingMs(), true)));
@@ -235,7 +235,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       const only = step.partRequests.length === 0 ? onlyRegionOf(step.turns) : undefined;
       if (!only) await take(step, tally, request);
       else {
-        // What `askToCount` does, without its promise: most requests take one call and nothing else.
+        // Does the same as `askToCount`, without its promise, because most requests make only this call.
         const call = calls.start(only, step.turns, tally, request);
         if (call && (tally.round > 0 || !mayBeDropped(call, now()))) keepAlive(call.answering, request);
         let answer: Answer | undefined;
@@ -288,7 +288,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   };
 }
 
-/** Further regions are not asked, because the rules are outdated. */
+/** Whether the isolate asks no further region, because the rules are outdated. */
 const isStopping = ({ heard }: Tally, { expected }: CountRequest): boolean =>
   expected !== undefined && heard.some((one) => isOutdated(one, expected));
 

@@ -1,4 +1,4 @@
-// A request on its way to a decision, and the steps of that way.
+// A request that needs a decision, and the steps to that decision.
 import type { Decision } from '../core/decision.ts';
 import type { Plan, Unverified } from '../core/matching/plan.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
@@ -10,9 +10,9 @@ import type { Regions } from './region.ts';
 
 export interface DecisionRequest {
   readonly regions: Regions;
-  /** `peek` charges nothing, and without counters it decides nothing. */
+  /** `peek` charges nothing. If no region answers, the isolate does not decide a `peek` in memory. */
   readonly operation: 'take' | 'peek';
-  /** Gets all charges, and charges in doubt. Those of a denied request are given back. */
+  /** Gets all charges, certain or in doubt. The limiter gives the charges of a denied request back. */
   readonly ledger: Ledger;
   readonly afterResponse: AfterResponse;
 }

@@ -1,5 +1,5 @@
-// Keeps the rules of this isolate up to date. It reads the announcement of a region along with checks that are made
-// anyway, or by a call of its own, and loads newer rules.
+// Keeps the rules of this isolate up to date. It reads the announcement of a region, by a call that counts checks or by
+// a call of its own, and loads newer rules.
 
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import type { AfterResponse } from '../core/ports/after-response.ts';
@@ -26,17 +26,17 @@ export interface RulesInForce {
   /** Notes what a probe has read. Returns the notice if the rules are outdated. */
   learn(probe: Probe, heard: readonly RegionAnnouncement[]): OutdatedNotice | undefined;
   /**
-   * Reads the announcement by a call of its own, if a probe is due. A promise only if the rules must be confirmed before
-   * they decide.
+   * Reads the announcement by a call of its own, if a probe is due. Returns a promise only if a region must confirm the
+   * rules before they decide.
    */
   hear(asking: Asking): Promise<OutdatedNotice | undefined> | undefined;
-  /** Loads the new rules. True if they must decide this request and are there in time. */
+  /** Loads the new rules. Returns true if they must decide this request and are loaded in time. */
   follow(news: OutdatedNotice, asking: Asking): Promise<boolean>;
 }
 
 /**
- * How long a request waits for new rules if those of its isolate have lapsed: as long as on a cold isolate, because they
- * are worth as little. KV has a second of it, and the copies in Redis have the rest.
+ * How long a request waits for new rules if the rules of its isolate have lapsed. A cold isolate waits as long: lapsed
+ * rules are worth no more than none. KV gets a second of this time, and the copies in Redis get the rest.
  */
 const LAPSED_WAIT_MS = 2_000;
 
@@ -110,7 +110,7 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
       const mostMs = probe.isLapsed ? LAPSED_WAIT_MS : deadline.remainingMs() / 2;
       await waitAtMost<unknown>(mostMs, loading, undefined);
       const isThere = snapshots.announced() !== probe.expected;
-      // Not every request waits for rules that load slowly. If they came late, the next request asks again.
+      // For a moment, no other request waits for rules that load slowly. Once they are loaded, requests ask again.
       if (!isThere && !snapshots.isConfirmed(now())) snapshots.fail();
       return isThere;
     },

@@ -1,5 +1,5 @@
 // The page for people, at /_weir/: log in, log out, and the frame that the page's own script fills. The script and its
-// style are static assets (`page/`, `assets/`): what is here is all that the Worker itself does for the page.
+// style are static assets (`page/`, `assets/`). The Worker itself only does what is in this folder.
 import { CHECK_ONLY, type Gate } from '../admin/auth.ts';
 import { render } from '../admin/problems.ts';
 import { CLOSED_SESSION, type Sessions } from '../admin/session.ts';
@@ -10,13 +10,13 @@ import { HALF_LOGGED_OUT, reasonOf, renderFrame, renderLogIn } from './documents
 import { plainViewOf, renderPlain } from './plain/plain.tsx';
 
 const HOME = `${OWN_PREFIX}/`;
-/** A token and the name of its field. */
+/** Enough for a token and the name of its field. */
 const MAX_FORM_LENGTH = 8_192;
 
 export interface PageOptions {
   readonly gate: Gate;
   readonly sessions: Sessions;
-  /** The admin route: views that the Worker renders ask it as the page's script does. */
+  /** The admin route. Views that the Worker renders call it as the page's script does. */
   readonly admin: (request: Request) => Promise<Response>;
 }
 
@@ -42,12 +42,12 @@ export function createPage({ gate, sessions, admin }: PageOptions): Page {
     if (address !== null) headers.set('CF-Connecting-IP', address);
     const actor = await gate(new Request(request.url, { headers }));
     if (actor instanceof Response) return logInAgain(actor);
-    // There is nothing on the page that it could see.
+    // The page shows nothing to a token of this role.
     if (actor.role === 'check') return logInAgain(render(CHECK_ONLY));
     return toHome(await sessions.open(actor.name));
   };
 
-  /** The cookie goes in any case. What else holds a copy of it must be told about, if Postgres could not be told. */
+  /** Always deletes the cookie. If Postgres is down, the person must know that a copy of the cookie still works. */
   const logOut = (request: Request): Promise<Response> =>
     sessions.close(request).then(
       () => toHome(CLOSED_SESSION),
@@ -62,14 +62,14 @@ export function createPage({ gate, sessions, admin }: PageOptions): Page {
     const { pathname } = new URL(request.url);
     const act = { [`${HOME}login`]: logIn, [`${HOME}logout`]: logOut }[pathname];
     if (!act) return isReading(request) ? show(request, health) : methodNotAllowed('GET, HEAD');
-    // Somebody who reloads the answer to a failed attempt.
+    // Somebody has reloaded the answer to a failed attempt.
     if (isReading(request)) return toHome();
     if (request.method !== 'POST') return methodNotAllowed('GET, HEAD, POST');
     return isFromAnotherSite(request) ? crossSite() : act(request);
   };
 }
 
-/** Not a redirect: what was wrong is said above the form. */
+/** Not a redirect, because the page shows the problem above the form. */
 async function logInAgain(answer: Response): Promise<Response> {
   const seconds = Number(answer.headers.get('Retry-After') ?? 0);
   return document(renderLogIn(reasonOf({ status: answer.status, seconds })), answer.status);
@@ -77,11 +77,11 @@ async function logInAgain(answer: Response): Promise<Response> {
 
 async function tokenIn(request: Request): Promise<string> {
   const text = (await request.text()).slice(0, MAX_FORM_LENGTH);
-  // What no header can hold is no token, either.
+  // A token has only characters that a header can hold.
   return (new URLSearchParams(text).get('token') ?? '').trim().replace(/[^\x21-\x7e]/g, '?');
 }
 
-/** Else another site could log a visitor in as somebody else, or out. */
+/** Otherwise another site could log a visitor out, or in as somebody else. */
 function isFromAnotherSite({ headers, url }: Request): boolean {
   const origin = headers.get('Origin');
   return (
@@ -91,7 +91,7 @@ function isFromAnotherSite({ headers, url }: Request): boolean {
 
 const isReading = ({ method }: Request) => method === 'GET' || method === 'HEAD';
 
-/** Nothing but the page's own files, and calls to its own site. No inline code of any kind. */
+/** Allows only the page's own files, and calls to its own site. Allows no inline code of any kind. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",

@@ -5,7 +5,7 @@ import { type AnnouncementBoard, formatAnnouncement } from '../core/ports/announ
 import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Client } from './client.ts';
 
-/** The cron run renews it once a day, so two renewals may fail. Without one, isolates keep the rules they have. */
+/** The cron run renews the announcement daily, so two renewals may fail. Without it, isolates keep their rules. */
 const TTL_MS = 3 * 24 * 3_600_000;
 const PART_TTL_MS = TTL_MS;
 

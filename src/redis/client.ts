@@ -13,25 +13,25 @@ export interface UpstashOptions {
 
 export interface Client {
   /**
-   * Runs a script by its SHA-1. If Redis has lost it (restart, flush), sends its text once, under the same signal. Every
-   * request takes this way: it does what `send` does, without the library's overhead (merging headers, retries, a class
-   * for each command).
+   * Runs a script by its SHA-1. If Redis has lost the script (restart, flush), sends its text once, under the same
+   * signal. Every request uses this function: it does what `send` does, without the library's overhead (merging
+   * headers, retries, a class for each command).
    */
   script<T>(signal: AbortSignal, run: ScriptRun<T>): Promise<T>;
-  /** One command, as a list of words. Without the library, too. */
+  /** Sends one command, as a list of words, also without the library. */
   command(signal: AbortSignal, words: readonly string[]): Promise<unknown>;
   /** Several commands in one request. They run in order, but not atomically: each may fail by itself. */
   pipeline(signal: AbortSignal, commands: readonly (readonly string[])[]): Promise<Replied[]>;
   /** Uses the library, which is loaded on first use. For calls that no request waits for. */
   send<T>(signal: AbortSignal, command: (redis: Redis) => Promise<T>): Promise<T>;
-  /** As `pipeline`, through the library. */
+  /** Like `pipeline`, through the library. */
   sendAll(signal: AbortSignal, commands: (redis: Redis) => Promise<readonly Entry[]>): Promise<Replied[]>;
 }
 
 export interface ScriptRun<T> {
   readonly script: Script;
   readonly call: ScriptCall;
-  /** Reads the reply. A parameter, because one more promise for each request costs. */
+  /** Reads the reply. It is a parameter, because one more promise for each request costs time. */
   readonly read: (reply: unknown) => T;
 }
 
@@ -45,7 +45,7 @@ interface Entry {
 export type Replied =
   | { readonly result: unknown; readonly error?: undefined }
   | { readonly error: CounterStoreError; readonly result?: undefined };
-/** How Redis says that it does not know a script. */
+/** The first word of Redis' error for a script that it does not know. */
 const NO_SCRIPT = 'NOSCRIPT';
 const NOT_UPSTASH = 'the reply is not what Upstash sends';
 /** The runtime's error when a request has used up its 50 (free plan) or 10,000 calls. */
@@ -96,7 +96,7 @@ export function createClient({ url, token }: UpstashOptions): Client {
       } catch (error) {
         throw withoutDetails(error, signal);
       }
-      // Not in the `try`: a bug in there is not a failure of Redis.
+      // Outside the `try`, because a bug in `read` is not a failure of Redis.
       return read(result);
     },
     command,
@@ -155,7 +155,7 @@ function withoutDetails(error: unknown, signal: AbortSignal): CounterStoreError 
 /** Errors of the database itself, even if a command inside the script ran into them. */
 const OF_THE_DATABASE = /\b(OOM|READONLY|MISCONF|LOADING|BUSY|NOREPLICAS|MASTERDOWN|CLUSTERDOWN|TRYAGAIN)\b/;
 
-/** Not for an unknown command, whose error quotes its arguments: those can contain anything. */
+/** Matches no error about an unknown command but EVAL: such an error quotes arguments, which can contain anything. */
 const OF_THE_SCRIPT = /^(WEIR_BAD_ARGUMENT\b|ERR (?!unknown command).*script|ERR unknown command .?eval)/is;
 
 /** The database works, but the script is wrong or the database cannot run it. */

@@ -1,5 +1,5 @@
-// For a Redis Cluster, where a script can touch one hash slot only: one call for each subject, still all or nothing. If
-// a later subject denies, the earlier charges are given back.
+// In a Redis Cluster, a script can touch only one hash slot. So Weir makes one call for each subject, still all or
+// nothing: if a later subject denies, Weir gives the earlier charges back.
 
 import type { Answer, Check, Outcome } from '../core/counting/check.ts';
 import { hashTagOf } from '../core/counting/keys.ts';
@@ -20,7 +20,7 @@ export function splitByHashSlot(store: CounterStore, board: Pick<AnnouncementBoa
   };
 }
 
-/** Undefined if it cannot be read. The checks are counted all the same. */
+/** Undefined if the announcement cannot be read. Weir counts the checks anyway. */
 const readAnnouncement = (board: Pick<AnnouncementBoard, 'read'>, signal: AbortSignal) =>
   board.read(signal).then(
     (announced) => announced ?? null,
@@ -31,7 +31,8 @@ const readAnnouncement = (board: Pick<AnnouncementBoard, 'read'>, signal: AbortS
 type Group = readonly { readonly check: Check; readonly place: number }[];
 
 /**
- * Runs the groups one after the other. If one denies a take, those before it are given back, and the rest only peek.
+ * Runs the groups one after the other. If a group denies a take, Weir gives back the charges of the groups before it,
+ * and only peeks at the groups after it.
  */
 async function runInSlots(store: CounterStore, call: CounterCall, signal: AbortSignal): Promise<Answer> {
   const all = call.checks.map((check, place) => ({ check, place }));

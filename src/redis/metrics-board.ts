@@ -11,7 +11,7 @@ const REPORT_TTL_MS = 3_600_000;
 const SUMS_TTL_MS = 35 * 24 * 3_600_000;
 /** For all rules and routes of a region. Series beyond that are counted under `other`. */
 const MAX_SERIES = 5_000;
-/** The most reports that are read. The newest isolates of the census come last. */
+/** The most reports that the board reads. It takes the last ones, because the census lists the newest isolates last. */
 const MAX_REPORTS = 500;
 
 export function createMetricsBoard(client: Client): MetricsBoard {
@@ -70,7 +70,7 @@ async function readReports(client: Client, ids: readonly string[], signal: Abort
   return reports;
 }
 
-/** A list of fields and values, as Redis answers. */
+/** Reads the flat list of fields and values that Redis answers. */
 function toSums(flat: readonly string[]): Map<string, number> {
   const sums = new Map<string, number>();
   for (let i = 0; i + 1 < flat.length; i += 2) sums.set(flat[i] ?? '', Number(flat[i + 1]));

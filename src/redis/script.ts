@@ -75,7 +75,7 @@ export async function composeScript(): Promise<Script> {
 
 type Block = 'read' | 'charge';
 
-/** What the composer knows of an algorithm's source. */
+/** An algorithm's source, as the composer reads it. */
 interface Source {
   /** Code blocks by name. Undefined for a module, which returns two functions. */
   readonly blocks: Partial<Record<Block, string>> | undefined;
@@ -214,7 +214,7 @@ end
 end`;
 }
 
-/** Writes what has changed of a record, or all of it. */
+/** Writes the changed part of a record, or the whole record. */
 function storeOf({ state, keeps }: Source): string {
   const all = ['reset', ...state];
   const formatOf = (names: readonly string[]) => names.map((name) => (isText(name) ? '%s' : '%d')).join(' ');

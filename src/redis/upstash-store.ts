@@ -10,7 +10,7 @@ import { parseAnswer, toScriptCall } from './wire.ts';
 
 export function createUpstashStore(client: Client): CounterStore {
   let script: Script | undefined;
-  /** Not asynchronous itself, because one more promise for each request costs. */
+  /** Not an asynchronous function, because one more promise for each request costs time. */
   const run: CounterStore['run'] = (call, signal) =>
     script ? runSafely(script, call, signal) : composeFirst(call, signal);
 
@@ -53,8 +53,8 @@ export function createUpstashStore(client: Client): CounterStore {
 }
 
 /**
- * Also one HTTP request. The announcement is not a key of the script, because Upstash locks such keys exclusively, and
- * all isolates of a region would queue for it. A GET shares its lock with every other GET.
+ * Makes one HTTP request, too. The announcement is not a key of the script, because Upstash locks such keys
+ * exclusively, and all isolates of a region would queue for it. A GET shares its lock with every other GET.
  */
 async function readAndCount(client: Client, signal: AbortSignal, run: ScriptRun<Answer>): Promise<Answer> {
   const { script, call, read } = run;
@@ -71,6 +71,6 @@ async function readAndCount(client: Client, signal: AbortSignal, run: ScriptRun<
   return { nowMs, outcomes, announced: toAnnounced(announcement) };
 }
 
-/** Undefined if the announcement cannot be read. The checks were counted all the same. */
+/** Undefined if the announcement cannot be read. The region has counted the checks anyway. */
 const toAnnounced = ({ result }: Replied): Answer['announced'] =>
   typeof result === 'string' || result === null ? result : undefined;

@@ -4,7 +4,7 @@ import { eachAs } from '../core/each.ts';
 import { type CounterCall, CounterStoreError } from '../core/ports/counter-store.ts';
 import { letterOf } from './script.ts';
 
-/** Integers for each check: in every reply, and the details that are sent only if they are not the usual ones. */
+/** Integers for each check: those in every reply, and the details, which the script sends only if they are unusual. */
 const PLAIN = 2;
 const DETAILS = 4;
 
@@ -50,7 +50,7 @@ interface Columns {
   readonly mask: string;
 }
 
-/** By the groups that are used, as bits. Each is made once; there are at most as many as there are sets of groups. */
+/** The columns by the groups that a call uses, as bits. Each entry is made once, so the map stays small. */
 const columnsByBits = new Map<number, Columns>();
 
 /** Leaves out columns that no check needs, because every argument costs Redis time. */

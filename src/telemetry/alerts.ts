@@ -7,9 +7,9 @@ import { postSigned, type Webhook } from './webhook.ts';
 
 /** Workers wait for the headers of six answers at once. */
 const AT_ONCE = 6;
-/** In one run. What is left goes with the next one. */
+/** In one run. The next run sends the rest. */
 const MAX_ROUNDS = 20;
-/** Longer than a webhook may take to answer: nobody sends a message while it is on its way. */
+/** Longer than a webhook may take to answer, so that no isolate sends a message again while it is in flight. */
 const FIRST_DELAY_MINUTES = 1;
 const LONGEST_DELAY_MINUTES = 60;
 /** A message that failed for this long is no longer news. */
@@ -19,7 +19,7 @@ export interface AlertOptions {
   readonly database: Database;
   readonly webhook: Webhook;
   readonly now: () => number;
-  /** Counts the messages that were taken, and those that were not. */
+  /** Counts the messages that the webhook has accepted, and those that failed. */
   readonly sums: MetricSums;
 }
 
@@ -37,7 +37,7 @@ interface AlertRow extends Record<string, unknown> {
   readonly at: string;
 }
 
-/** Sends what is due. How many were sent; throws if one was not taken. */
+/** Sends the messages that are due. Returns how many were sent. Throws if the webhook does not accept one. */
 export async function sendAlerts(options: AlertOptions): Promise<number> {
   let sent = 0;
   for (let round = 0; round < MAX_ROUNDS; round += 1) {
@@ -46,7 +46,7 @@ export async function sendAlerts(options: AlertOptions): Promise<number> {
     const failures = results.filter((result) => result.status === 'rejected');
     count(options.sums, { sent: rows.length - failures.length, failed: failures.length });
     const [failed] = failures;
-    // A webhook that is down is not tried with all the others.
+    // If the webhook is down, the other messages wait.
     if (failed) throw failed.reason;
     sent += rows.length;
     if (rows.length < AT_ONCE) break;

@@ -1,5 +1,6 @@
-// The queue's consumer: writes each batch to Postgres and acknowledges it. What fails is delivered again, later each
-// time; what has failed too often comes to the dead-letter queue, which is tried again too, and counted.
+// The queue's consumer: writes each batch to Postgres and acknowledges it. The queue delivers a failed batch again,
+// after a longer delay each time. A batch that fails too often goes to the dead-letter queue, where the consumer counts
+// it and tries it again.
 import type { MetricSums } from '../core/telemetry/metric-sums.ts';
 import type { RecordBatch } from './record-batch.ts';
 import { countOf } from './records-hand-over.ts';
@@ -18,26 +19,26 @@ export interface QueuedBatch {
 }
 
 export interface ConsumerOptions {
-  /** Whether it was new. */
+  /** Returns whether the batch was new. */
   readonly write: (batch: RecordBatch) => Promise<boolean>;
   readonly now: () => number;
   readonly sums: MetricSums;
-  /** The first delay of what failed; each further one is twice as long. */
+  /** The first delay of a failed batch; each further delay is twice as long. */
   readonly retrySeconds: number;
-  /** Hands the sums over now: an isolate that only consumes has no responses to do so after. */
+  /** Hands the sums over now, because an isolate that only consumes has no responses. */
   readonly handOver: () => Promise<void>;
   readonly onError: (error: unknown) => void;
 }
 
 const LONGEST_DELAY_SECONDS = 3_600;
-/** By this end of its name a queue is known to be the one for what has failed. */
+/** The name of a dead-letter queue ends with this text. */
 const DEAD_LETTERS = '-dead';
 
 export function createConsumer(options: ConsumerOptions) {
   const { write, now, sums, retrySeconds, handOver, onError } = options;
   const consume = async (message: QueuedMessage) => {
     const { body } = message;
-    // What is no batch never becomes one.
+    // A message that is not a batch fails however often it is delivered.
     if (!isRecordBatch(body)) {
       onError(new Error('a message of the queue is not a batch'));
       return message.ack();

@@ -1,5 +1,5 @@
 // The metrics of the whole fleet: the sums of each region and the last report of each isolate. A region that does not
-// answer is absent. Its series carry its name (`store`), so no sum ever decreases.
+// answer is absent. Each series carries the name of its region (`store`), so no sum ever decreases.
 import { type Announcement, parseAnnouncement } from '../core/ports/announcement.ts';
 import type { IsolateReport, MetricsBoard, RegionMetrics } from '../core/ports/metrics-board.ts';
 import { isMetricId, METRIC_IDS, METRICS, type MetricId } from '../core/telemetry/metrics.ts';
@@ -9,7 +9,7 @@ export type Labels = Readonly<Record<string, string>>;
 
 export interface Histogram {
   readonly boundsMs: readonly number[];
-  /** Of each bucket for itself, the last one without a bound. */
+  /** The count of each bucket alone; the last bucket has no bound. */
   readonly counts: number[];
   sumSeconds: number;
 }
@@ -32,7 +32,7 @@ export interface FleetRegion {
   readonly metrics: MetricsBoard;
 }
 
-/** Isolates that have told nothing for longer are gone, or idle. */
+/** An isolate that has reported nothing for longer than this has ended, or is idle. */
 const REPORT_MS = 180_000;
 
 interface Answer {
@@ -71,8 +71,8 @@ function toFamily(id: MetricId, answers: readonly Answer[]): Family {
 }
 
 /**
- * A counter without labels is there before it counts: Prometheus sees no increase in a series that begins at 1, so
- * nobody would be told of the first dead letter.
+ * A counter without labels starts at 0, before it counts anything. Prometheus sees no increase in a series that begins
+ * at 1, so no alert would fire for the first dead letter.
  */
 function startingPoints(id: MetricId, answers: readonly Answer[]): Map<string, Point> {
   const { labels, boundsMs } = METRICS[id];
@@ -126,7 +126,7 @@ const sumOf = (
   figure: (report: IsolateReport) => number | undefined,
 ): number => reports.reduce((sum, report) => sum + (figure(report) ?? 0), 0);
 
-/** An isolate may have told several regions. */
+/** An isolate may have reported to several regions. */
 function newestReports(found: readonly RegionMetrics[]): IsolateReport[] {
   const newest = new Map<string, IsolateReport>();
   for (const { reports } of found)

@@ -1,4 +1,5 @@
-// Hands over what an isolate has counted. Loaded when there is first something to hand over: no request waits for it.
+// Hands over what an isolate has counted. The isolate loads this module with its first hand-over. No request waits for
+// it.
 import type { IsolateReport } from '../core/ports/metrics-board.ts';
 import type { HandOverRegion } from '../core/ports/telemetry.ts';
 import { createMetricsHandOver, type MetricsHandOverOptions } from './metrics-hand-over.ts';
@@ -16,7 +17,7 @@ export function createHandOver(options: HandOverOptions): HandOver {
   const records = createRecordsHandOver(options);
   const metrics = createMetricsHandOver(options);
   return async (regions, report, what = 'all') => {
-    // First: how much was handed over is one of the metrics.
+    // Records come first, because the metrics count the denials that were handed over.
     if (what === 'all') await records();
     await metrics(regions, report);
   };

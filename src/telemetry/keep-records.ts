@@ -1,5 +1,5 @@
-// Keeps a batch in Postgres, and then tells the webhook of the thresholds in it. A webhook that fails does not make the
-// batch fail: it is written, and the cron run tells the webhook later.
+// Writes a batch to Postgres, and then sends its thresholds to the webhook. If the webhook fails, the batch does not
+// fail: it is written, and the cron run sends the thresholds later.
 import type { MetricSums } from '../core/telemetry/metric-sums.ts';
 import type { Database } from '../rules/tables/database.ts';
 import { sendAlerts } from './alerts.ts';
@@ -9,14 +9,14 @@ import { writeRecords } from './write-records.ts';
 
 export interface KeepOptions {
   readonly database: Database;
-  /** Undefined: nobody is told. */
+  /** Undefined: Weir sends no alerts. */
   readonly webhook: Webhook | undefined;
   readonly now: () => number;
   readonly sums: MetricSums;
   readonly onError: (error: unknown) => void;
 }
 
-/** Whether it was new. */
+/** Returns whether the batch was new. */
 export async function keepRecords(
   { database, webhook, now, sums, onError }: KeepOptions,
   batch: RecordBatch,

@@ -1,4 +1,4 @@
-// How each metric is called outside, and what it says. Each is explained in docs/operations.md.
+// The public name and the help text of each metric. docs/operations.md explains each of them.
 import type { MetricId } from '../core/telemetry/metrics.ts';
 
 export interface MetricText {
@@ -48,7 +48,7 @@ export type GaugeId =
   | 'leasedUnits'
   | 'published';
 
-/** What is read when somebody asks, and not added up. */
+/** Values that Weir reads when somebody asks, instead of adding them up. */
 export const GAUGE_TEXTS: Readonly<Record<GaugeId, MetricText & { readonly type: 'gauge' | 'counter' }>> = {
   up: { name: 'weir_region_up', help: 'Whether the Redis of a region answered now.', type: 'gauge' },
   isolates: { name: 'weir_isolates', help: 'Isolates that a region has heard of lately.', type: 'gauge' },

@@ -1,5 +1,5 @@
-// Hands an isolate's sums over to the nearest region that answers. A batch whose answer was lost is sent to the same
-// region again under its number, which adds it once.
+// Hands an isolate's sums over to the nearest region that answers. If an answer is lost, the isolate sends the batch to
+// the same region again with the same number, and the region adds it once.
 import type { IsolateReport, MetricsBatch, MetricsBoard } from '../core/ports/metrics-board.ts';
 import type { HandOverRegion } from '../core/ports/telemetry.ts';
 import type { MetricSums } from '../core/telemetry/metric-sums.ts';
@@ -12,7 +12,7 @@ export interface MetricsHandOverOptions {
   readonly onError: (error: unknown) => void;
 }
 
-/** One call: what is more waits for the next time. */
+/** The most series in one call. The rest waits for the next hand-over. */
 const MAX_SERIES = 200;
 const TIMEOUT_MS = 5_000;
 /** Redis remembers the number of a batch for an hour. Later, nobody could tell whether it had arrived. */
@@ -24,7 +24,7 @@ interface Sent {
 }
 
 export function createMetricsHandOver({ sums, boards, isolateId, now, onError }: MetricsHandOverOptions) {
-  /** By region: what was sent and not confirmed. */
+  /** By region: the batch that was sent and not confirmed. */
   const unconfirmed = new Map<string, Sent>();
   let number = 0;
 
@@ -51,7 +51,7 @@ export function createMetricsHandOver({ sums, boards, isolateId, now, onError }:
     const board = target && boards.get(target.name);
     const next = board && nextFor(target.name, report);
     if (!next) return;
-    // Before the answer: a request that is dropped on the way leaves it to the next one.
+    // Set before the answer arrives: if the runtime drops this request, the next one sends the batch again.
     unconfirmed.set(target.name, next);
     try {
       sums.addWithoutNames(await board.handOver(next.batch, AbortSignal.timeout(TIMEOUT_MS)));

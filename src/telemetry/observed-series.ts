@@ -1,11 +1,11 @@
-// The series that requests are counted in, each found by what the request has at hand: its rules, its route, its region.
-// A known series is found without building its text.
+// Finds the series of a request by its rules, its route and its region. It finds a known series without building its
+// text.
 import type { CompiledRule } from '../core/matching/compiled-rule.ts';
 import type { Counter, Histogram, MetricSums } from '../core/telemetry/metric-sums.ts';
 
 interface RouteSeries {
   readonly origin: Histogram;
-  /** By region and by what was decided. */
+  /** By region and by the kind of decision. */
   requests(region: string, kind: string): Counter;
   /** By the class of the status. */
   responses(status: number): Counter;

@@ -1,4 +1,4 @@
-// Turns what the gateway tells into sums. Nothing here waits, fails or depends on what is told next.
+// Turns the events that the gateway reports into sums. Nothing here waits, fails or depends on a later event.
 import { type CheckResult, type Decision, resultsOf } from '../core/decision.ts';
 import { type Caller, subjectOf } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
@@ -45,7 +45,7 @@ export function createObserver({ sums, denials, usage, crossings, now, clockMs }
     const costs: { ruleId: string; cost: number }[] = [];
     let most = 0;
     for (const { check } of results) {
-      // A bound stands beside the counter of its rule.
+      // A bound counts the same requests as the counter of its rule.
       const cost = check.isShadow || check.rule.isBound ? undefined : counts.costOf(check);
       if (cost === undefined) continue;
       if (Math.abs(cost) > Math.abs(most)) most = cost;
@@ -76,19 +76,19 @@ export function createObserver({ sums, denials, usage, crossings, now, clockMs }
       else if (cost !== undefined) addUsage(resultsOf(decision), caller, settledAt(cost));
     },
 
-    /** Of shadow rules that were counted after the response. */
+    /** Adds the results of shadow rules that were counted after the response. */
     shadowed(results: readonly Result[]): void {
       for (const result of results) addChecked(result);
     },
 
-    /** How long this isolate has decided by rules that it could not confirm. */
+    /** How long this isolate has used rules that it could not confirm. */
     rulesAgeMs: () => (staleSinceMs === undefined ? 0 : Math.max(0, now() - staleSinceMs)),
   };
 }
 
 interface Counts {
   readonly requests: number;
-  /** Undefined: this rule is not concerned. */
+  /** Undefined: the usage of this rule does not change. */
   readonly costOf: (check: RuleCheck) => number | undefined;
 }
 

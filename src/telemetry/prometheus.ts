@@ -22,7 +22,7 @@ function linesOf(name: string, { labels, value, histogram }: Point): string {
   ].join('');
 }
 
-/** Each has all that lies below it. */
+/** Each bucket also contains the counts of all buckets below it. */
 function bucketsOf({ boundsMs, counts }: Histogram): [le: string, count: number][] {
   let below = 0;
   return counts.map((count, place) => {

@@ -17,7 +17,7 @@ export interface Period {
 }
 
 export interface Violator {
-  /** Told if callers of all kinds were asked for. */
+  /** Present if the query was about callers of all kinds. */
   readonly scope?: string;
   readonly subject: string;
   readonly count: number;
@@ -25,7 +25,7 @@ export interface Violator {
   readonly rules: readonly string[];
 }
 
-/** Those with the most denials first. */
+/** The subjects with the most denials come first. */
 export async function readViolators(
   database: Database,
   { by, from, to, limit, offset }: Page & Period & { readonly by: ViolatorKind },
@@ -46,7 +46,7 @@ export async function readViolators(
   }));
 }
 
-/** One range of an index, whatever the size of the table. */
+/** Postgres reads one range of an index, whatever the size of the table. */
 export function violatorsQuery(by: ViolatorKind, { from, to }: Period): SQL {
   const subject = by === 'rule' ? sql`rule_id` : sql`subject`;
   const isOfKind = by === 'rule' ? sql`true` : by === 'all' ? sql`scope <> 'global'` : sql`scope = ${by}`;
@@ -61,7 +61,7 @@ export function violatorsQuery(by: ViolatorKind, { from, to }: Period): SQL {
 }
 
 export interface DenialFilter extends Period {
-  /** Its id or its name. */
+  /** The id or the name of the rule. */
   readonly rule?: string | undefined;
   readonly scope?: string | undefined;
   readonly subject?: string | undefined;

@@ -13,7 +13,7 @@ export interface RecordBatch {
   readonly crossings?: readonly Crossing[];
 }
 
-/** Takes batches over for good, or fails. */
+/** Accepts batches for good, or fails. */
 export interface RecordSink {
   send(batch: RecordBatch): Promise<void>;
 }
@@ -34,7 +34,7 @@ export function cutBatches({ nowMs, createId, denials, usage, crossings }: Cut):
     ...piecesOf(crossings).map((some) => ({ crossings: some })),
   ];
   const bytes = pieces.reduce((sum, piece) => sum + sizeOf(piece), 0);
-  // Mostly there is little of each kind: one message.
+  // Mostly there are few rows of each kind, and one message holds all of them.
   const messages = pieces.length > 1 && bytes < MAX_BYTES ? [Object.assign({}, ...pieces)] : pieces;
   return messages.map((rows) => ({ id: createId(), cutAtMs: nowMs, denials: [], usage: [], ...rows }));
 }

@@ -1,7 +1,7 @@
 // Where an isolate hands denials and usage over: to a queue, or straight to Postgres if there is none.
 import type { RecordBatch, RecordSink } from './record-batch.ts';
 
-/** What is used of a queue of Cloudflare. */
+/** The part of a Cloudflare queue that Weir uses. */
 export interface RecordQueue {
   send(batch: RecordBatch): Promise<unknown>;
 }

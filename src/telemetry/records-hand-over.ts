@@ -1,5 +1,5 @@
-// Hands denials and usage over, to a queue or straight to Postgres. What could not be handed over keeps its batch and
-// its id, and is tried again: it is written once, however often it is sent.
+// Hands denials and usage over, to a queue or straight to Postgres. If that fails, the isolate keeps the batch and its
+// id, and sends it again. Postgres gets the batch once, however often it is sent.
 import type { Collected } from '../core/telemetry/collected.ts';
 import type { Denial } from '../core/telemetry/records.ts';
 import { cutBatches, type RecordBatch, type RecordSink } from './record-batch.ts';
@@ -24,7 +24,7 @@ const MAX_SAMPLES = 3;
 
 export function createRecordsHandOver(options: RecordsHandOverOptions) {
   const { sums, denials, usage, crossings, records, subjects, now, onDenied, onError } = options;
-  /** Until these are handed over, no others are cut: sums go on in memory, which is bounded. */
+  /** Until these batches are handed over, the isolate cuts no others. The sums in memory grow, but are bounded. */
   let unsent: readonly RecordBatch[] = [];
 
   const sample = async (rows: readonly Denial[]) => {
@@ -34,7 +34,7 @@ export function createRecordsHandOver(options: RecordsHandOverOptions) {
   };
 
   const cut = async () => {
-    // All are taken before anything is waited for.
+    // Takes all sums before it awaits anything.
     const [denied, used, crossed] = [denials.take(), usage.take(), crossings.take()];
     const createId = () => crypto.randomUUID();
     await sample(denied);
@@ -63,7 +63,7 @@ export function createRecordsHandOver(options: RecordsHandOverOptions) {
 
   return async (): Promise<void> => {
     try {
-      // First what could not be sent before; then what has been counted since.
+      // First sends the batches that failed before, then the sums since.
       await sendAll();
       if (denials.size + usage.size + crossings.size > 0) await cut();
       await sendAll();

@@ -4,7 +4,7 @@ import { type SQL, sql } from 'drizzle-orm';
 import type { Database } from '../rules/tables/database.ts';
 
 const DAY_MS = 86_400_000;
-/** A queue delivers for 14 days at most: later, no batch comes again. */
+/** A queue delivers a batch for at most 14 days, so no batch comes again later. */
 const BATCH_DAYS = 15;
 const PIECE_ROWS = 5_000;
 const PIECES = 40;
@@ -15,7 +15,7 @@ export interface RetentionOptions {
   readonly nowMs: number;
 }
 
-/** How many rows were deleted of each table. */
+/** Returns how many rows of each table were deleted. */
 export async function deleteOld(
   database: Database,
   { eventsDays, usageDays, nowMs }: RetentionOptions,

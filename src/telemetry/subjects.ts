@@ -1,16 +1,16 @@
-// Stores subjects in plain text or as keyed hashes. With a hash, a subject is still one row, but without the key nobody
-// can read an address or a user from it, or try them all.
+// Stores subjects in plain text or as keyed hashes. With a hash, a subject is still one row, but nobody without the key
+// can find out its address or user, not even by trying all of them.
 import { createSigner, toBase64Url } from '../core/digest.ts';
 import { OTHER } from '../core/telemetry/metrics.ts';
 import type { Denial, Usage } from '../core/telemetry/records.ts';
 
-/** Enough that two subjects of one deployment do not meet. */
+/** Long enough that no two subjects of a deployment have the same hash. */
 const LENGTH = 22;
 
 export interface Subjects {
-  /** The keyed hash of a subject, whatever is stored. */
+  /** The keyed hash of a subject, even if subjects are stored in plain text. */
   hash(subject: string): Promise<string>;
-  /** As it is stored. */
+  /** The subject as it is stored: in plain text, or as a hash. */
   stored(scope: Denial['scope'], subject: string): Promise<string>;
   /** Rows with their subjects as they are stored. */
   subjectsOf<Row extends Pick<Denial, 'scope' | 'subject'>>(rows: readonly Row[]): Promise<Row[]>;
@@ -23,7 +23,7 @@ export interface SubjectsOptions {
   readonly key: string;
 }
 
-/** Ids of keys and tenants are the operator's own: they name no person. */
+/** The operator chooses the ids of keys and tenants, so they name no person. */
 const isPersonal = (scope: Denial['scope']) => scope === 'ip' || scope === 'user';
 
 export function createSubjects({ isHashed, key }: SubjectsOptions): Subjects {

@@ -1,5 +1,5 @@
-// The tables of denials and usage, as Drizzle sees them. Only the writer below the queue, retention and the admin
-// route's questions use them: no row here is edited by people, so none has a revision or a history.
+// The tables of denials and usage, as Drizzle sees them. People do not edit these rows, so no row has a revision or a
+// history. Only write-records.ts, retention, alerts and the queries of the admin route use them.
 import { sql } from 'drizzle-orm';
 import { bigint, check, index, integer, primaryKey, text, timestamp, uuid } from 'drizzle-orm/pg-core';
 import { weir } from '../rules/tables/columns.ts';
@@ -15,14 +15,14 @@ export const events = weir.table(
     at: moment().notNull(),
     scope: text().notNull(),
     ruleId: text().notNull(),
-    /** As it was called then. */
+    /** The name of the rule at that time. */
     ruleName: text().notNull(),
     subject: text().notNull(),
     count: whole().notNull(),
   },
   (table) => [
-    // In this order the newest rows lie together, and so do those of one scope: a day of one scope is one range for
-    // each minute, read from the index alone.
+    // In this order the newest rows are together, and so are the rows of one scope. A day of one scope is one range for
+    // each minute, and Postgres reads it from the index alone.
     primaryKey({ columns: [table.at, table.scope, table.ruleId, table.subject] }),
     check('events_count_is_positive', sql`${table.count} >= 1`),
     index('events_scope_at').on(table.scope, table.at),
@@ -31,7 +31,7 @@ export const events = weir.table(
   ],
 );
 
-/** Admitted requests and their cost, summed up by hour, caller and rule. What a caller does not have is ''. */
+/** Admitted requests and their cost, summed up by hour, caller and rule. An id that a caller does not have is ''. */
 export const usage = weir.table(
   'usage',
   {
@@ -53,7 +53,7 @@ export const usage = weir.table(
   ],
 );
 
-/** Subjects that have reached a threshold of a rule, each once in a window; and whether the webhook was told. */
+/** Subjects that have reached a threshold of a rule, each once in a window; and whether the webhook has the message. */
 export const alerts = weir.table(
   'alerts',
   {
@@ -66,12 +66,12 @@ export const alerts = weir.table(
     ruleName: text().notNull(),
     limit: whole().notNull(),
     used: whole().notNull(),
-    /** When it was noticed. */
+    /** When an isolate noticed it. */
     at: moment().notNull(),
-    /** Of the message: the same however often it is sent. */
+    /** The id of the message, the same however often it is sent. */
     id: uuid().notNull().defaultRandom(),
     attempts: integer().notNull().default(0),
-    /** Nobody else sends it before. */
+    /** No isolate sends the message before this time. */
     nextAt: moment().notNull().defaultNow(),
     sentAt: moment(),
   },

@@ -14,29 +14,29 @@ export interface TelemetryOptions {
   /** By region: the state of this isolate's breaker. */
   readonly breakers: () => Readonly<Record<string, string>>;
   readonly leased: () => IsolateReport['leased'];
-  /** What is counted is handed over within so long. Less than the 30 s that work after a response may take. */
+  /** The isolate hands its sums over within this time. It is less than the 30 s of work after a response. */
   readonly everyMs: number;
   readonly now: () => number;
   readonly clockMs: () => number;
 }
 
 export interface IsolateTelemetry extends Telemetry {
-  /** All that was counted so far. */
+  /** Hands over all that was counted so far. */
   handOverNow(regions: readonly HandOverRegion[]): Promise<void>;
   /**
-   * For what has no responses to hand over after: the cron run, the consumer of a queue. Without records: those that a
-   * consumer handed over would come back to it as the next batch.
+   * For code that has no responses: the cron run, and the consumer of a queue. It hands over no records, because
+   * records of a consumer would come back to it as the next batch.
    */
   handOverMetrics(regions: readonly HandOverRegion[]): Promise<void>;
-  /** What rules found that are counted after the response. */
+  /** Adds the results of shadow rules that were counted after the response. */
   shadowed(results: readonly CheckResult<RuleCheck>[]): void;
 }
 
-/** An isolate with as many requests need not wait: what it tells costs them little. */
+/** An isolate with this many requests hands over earlier, because the cost is small for each request. */
 const BUSY_REQUESTS = 1_000;
 const BUSY_MS = 10_000;
 const BUSY_ROWS = 1_000;
-/** A hand-over that was not heard of for so long after its time was dropped with its request. */
+/** The runtime has dropped a planned hand-over with its request if it is this late. */
 const LOST_MS = 5_000;
 
 export function createTelemetry(options: TelemetryOptions): IsolateTelemetry {
@@ -67,7 +67,7 @@ export function createTelemetry(options: TelemetryOptions): IsolateTelemetry {
 
   const runLater = async (regions: readonly HandOverRegion[], atMs: number) => {
     await new Promise((resolve) => setTimeout(resolve, everyMs));
-    // A busy isolate has done it meanwhile.
+    // A busy isolate has handed over meanwhile.
     if (plannedAtMs === atMs) await run(regions);
   };
 

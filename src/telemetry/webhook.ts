@@ -1,4 +1,4 @@
-// Posts a message to a webhook, signed as Standard Webhooks says: HMAC-SHA-256 over its id, the time and the body.
+// Posts a message to a webhook, signed as Standard Webhooks specifies: HMAC-SHA-256 over its id, the time and the body.
 import { createSigner, fromBase64, toBase64 } from '../core/digest.ts';
 
 export interface Webhook {
@@ -8,7 +8,7 @@ export interface Webhook {
 }
 
 export interface Message {
-  /** The same whenever this message is sent again: receivers know it by that. */
+  /** The same for every attempt, so that receivers recognize a repeated message. */
   readonly id: string;
   readonly nowMs: number;
   readonly body: string;
@@ -25,7 +25,7 @@ export async function postSigned({ url, secret }: Webhook, message: Message): Pr
     method: 'POST',
     headers: { 'Content-Type': 'application/json', ...(await signedHeaders(secret, message)) },
     body: message.body,
-    // A signed message goes where the operator said, and nowhere else.
+    // A signed message goes only to the URL that the operator has configured.
     redirect: 'manual',
     signal: AbortSignal.timeout(TIMEOUT_MS),
   });

@@ -9,16 +9,16 @@ import type { Period } from './questions.ts';
 export interface WouldDenyQuestion extends Period {
   readonly ruleId: string;
   readonly scope: Scope;
-  /** What a denied request would have cost: the records do not say. */
+  /** Bounds for the cost of a denied request, because the records do not contain it. */
   readonly leastCost: number;
   readonly mostCost: number;
   /** Units: the most that the limit admits of one caller in an hour of the clock, and in the whole period. */
   readonly mostAnHour: number;
   readonly mostInAll: number;
-  /** Nobody is denied whose units stay within the capacity in every time of that length. */
+  /** The limit never denies a caller whose units stay within the capacity in every span of this length. */
   readonly capacity: number;
   readonly withinMs: number;
-  /** Of callers that are named. */
+  /** The most callers that the answer names. */
   readonly limit: number;
 }
 
@@ -37,15 +37,15 @@ export interface Effect {
   /** Units, and requests, of all callers. */
   readonly admitted: number;
   readonly denied: number;
-  /** Of these, what is recorded without the name of a caller. */
+  /** The part of these that is recorded without the name of a caller. */
   readonly unnamedAdmitted: number;
   readonly unnamedDenied: number;
   readonly atLeast: number;
   readonly surelyDenied: number;
-  /** Callers of whom the records cannot tell. */
+  /** Callers for whom the records leave it open. */
   readonly perhapsDenied: number;
   readonly surelyNotDenied: number;
-  /** The worst hit first. */
+  /** The callers with the most denied units come first. */
   readonly callers: readonly CallerEffect[];
 }
 
@@ -87,10 +87,10 @@ const toCaller = ({ scope, subject, admitted, denied, at_least }: Row): CallerEf
   atLeast: toCount(at_least),
 });
 
-/** A refund may have come in the hour after its charge. */
+/** A sum can be below 0, because a refund may come in the hour after its charge. */
 const toCount = (text = '0'): number => Math.max(0, Number(text));
 
-/** Whom usage is recorded for. Addresses are not: all of them are one row without a name. */
+/** The column with the subject of each scope. Usage has no addresses: all of them are one row without a name. */
 const USED_BY: Readonly<Record<Scope, SQL>> = {
   global: sql`'all'`,
   tenant: sql`tenant_id`,
@@ -99,7 +99,7 @@ const USED_BY: Readonly<Record<Scope, SQL>> = {
   ip: sql`''`,
 };
 
-/** One range of an index in each of the two tables. */
+/** Postgres reads one range of an index in each of the two tables. */
 export function wouldDenyQuery(question: WouldDenyQuestion): SQL {
   const { ruleId, scope, from, to, leastCost, mostCost, limit } = question;
   const isAsked = sql`rule_id = ${ruleId} and at >= ${from.toISOString()} and at < ${to.toISOString()}`;
@@ -146,5 +146,5 @@ export function wouldDenyQuery(question: WouldDenyQuestion): SQL {
       from named where at_least > 0 order by named.at_least desc, scope, subject limit ${limit})`;
 }
 
-/** Sums are by hour: a time that begins within an hour has to take all of it. */
+/** Sums are by hour, so a span that begins within an hour includes the whole hour. */
 const hoursOf = (ms: number) => sql`make_interval(hours => ${Math.ceil(ms / 3_600_000)}::int)`;

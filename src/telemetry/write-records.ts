@@ -1,19 +1,19 @@
-// Writes batches of denials and usage to Postgres. One statement for each kind, and the whole batch in one transaction:
-// a batch that comes again finds its id and adds nothing.
+// Writes a batch of denials and usage to Postgres with one statement. A batch that comes again finds its id and adds
+// nothing.
 import { sql } from 'drizzle-orm';
 import type { Database } from '../rules/tables/database.ts';
 import type { RecordBatch } from './record-batch.ts';
 
 export interface Written {
-  /** False: it had come before, and nothing was added. */
+  /** False: the batch came before, and nothing was added. */
   readonly isNew: boolean;
-  /** Thresholds that nobody had noticed before. */
+  /** The number of thresholds that no earlier batch had. */
   readonly newAlerts: number;
 }
 
 export async function writeRecords(database: Database, batch: RecordBatch): Promise<Written> {
-  // The rows are one parameter, however many they are. In the order of the key, so that two writers never wait for each
-  // other in a circle.
+  // All rows of a kind are one parameter. The statement writes them in the order of the key, so that two writers never
+  // wait for each other in a circle.
   const { rows } = await database.execute<{ fresh: number; noted: number }>(sql`
     with fresh as (
       insert into weir.record_batches (id) values (${batch.id}) on conflict do nothing returning id

@@ -79,7 +79,7 @@ test('another site cannot make a browser change anything', async () => {
   expect(await from('https://evil.test', 'GET')).toBe(200);
 });
 
-test('the page takes the name from Access, and shows no log-in form, makes no session, and has no button to log out', async () => {
+test('the page takes the name from Access, and has no log-in form, no session and no log-out button', async () => {
   const services = {
     regions: [],
     auth: { tokens: [], access: { teamDomain: access.certs.url, audience: AUDIENCE, admins: [] } },

@@ -46,7 +46,7 @@ describe.each(SAMPLES)(
       publish = async () => QUIET;
     });
 
-    it('creates a row, says where it is, and publishes', async () => {
+    it('creates a row, names its location, and publishes', async () => {
       const before = publications;
       const response = await admin.call(`/${collection}`, { method: 'POST', body });
       item = await read(response);
@@ -198,7 +198,7 @@ describe('a change that is saved', () => {
     ]);
   });
 
-  it('stays saved if it cannot be published, and says so', async () => {
+  it('stays saved if it cannot be published, and the answer has a warning', async () => {
     publish = () => Promise.reject(new Error('KV: secret words'));
     const response = await admin.call('/rules', { method: 'POST', body: { ...LOGINS, name: 'unpublished' } });
     const rule = await read(response);

@@ -188,7 +188,7 @@ test('a reset of the global scope needs no subject', async () => {
   expect(await leftEverywhere(check)).toEqual([10, 10]);
 });
 
-test('a reset says which regions did it, and fails if none could', async () => {
+test('a reset reports for each region whether it was reset, and fails if none was', async () => {
   const rule = await createRule('user');
   const check = await rule.checkOf('user', 'u1');
   await takeEverywhere(check);

@@ -70,7 +70,7 @@ describe('an error of Postgres', () => {
       (error: unknown) => error,
     );
 
-  it('about a broken constraint names it', async () => {
+  it('about a broken constraint names the constraint', async () => {
     const { database } = admin.db;
     const problem = postgresProblem(await errorOf(database.insert(rules).values({ ...LOGINS, limit: -1 })));
     expect(problem).toMatchObject({

@@ -126,7 +126,7 @@ describe('If-Match', () => {
     expect(await get()).toEqual(rule);
   });
 
-  it('of a row that is gone is 404', async () => {
+  it('for a row that no longer exists is a 404', async () => {
     await admin.call(path, { method: 'DELETE' });
     for (const tag of ['*', `"${rule.revision}"`]) expect([tag, await isTaken(tag)]).toEqual([tag, 404]);
   });

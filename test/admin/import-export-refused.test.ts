@@ -84,7 +84,7 @@ describe('nothing is written', () => {
     expect(await refuse(document)).toEqual([400, 'invalid-body', ['#/tiers/0/isDefault']]);
   });
 
-  test('if it would delete a tier that is still in use, and a dry run says so', async () => {
+  test('if it would delete a tier that is still in use, and a dry run reports this', async () => {
     await take({ weir: 1, tiers: [{ name: 'free' }, { name: 'pro' }], rules: [rule('a')] });
     await query("insert into users (id, tier) values ('u1', 'pro')");
     const document = { weir: 1, tiers: [{ name: 'free' }], rules: [rule('b')] };

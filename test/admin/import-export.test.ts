@@ -101,7 +101,7 @@ describe('shares', () => {
 });
 
 describe('an import', () => {
-  test('says what it changes, field by field, and a dry run says the same and changes nothing', async () => {
+  test('lists what it changes, field by field; a dry run lists the same and changes nothing', async () => {
     await take({ weir: 1, rules: [rule('a'), rule('b'), rule('c')] });
     const document: Document = {
       weir: 1,

@@ -53,7 +53,7 @@ test('a rule that is switched off does not cause a warning', async () => {
   expect(await warningsOf({ rules: [{ ...b, enabled: true }] })).toHaveLength(1);
 });
 
-test('a rule whose limit does not fit the tiers gets a warning, whichever of the two the document changes', async () => {
+test('a rule whose limit does not fit the tiers gets a warning, and none after the document mends the tiers', async () => {
   const rules = [rule('named', { limit: null, limitName: 'calls' })];
   expect(await warningsOf({ rules })).toEqual([
     expect.stringContaining('takes the limit "calls", which no tier has'),

@@ -99,7 +99,7 @@ describe('a key', () => {
     },
   );
 
-  it('for a user that does not exist creates the user, and says so', async () => {
+  it('for a user that does not exist creates the user, and the answer has a warning', async () => {
     const created = await create(admin, 'keys', { userId: 'newcomer' });
     const warning = (id: string) => `there was no user ${id}: it was created, without a tier and a tenant`;
     expect(created.warnings).toEqual([warning('newcomer')]);

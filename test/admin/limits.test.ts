@@ -117,7 +117,7 @@ describe('the limits of a caller', () => {
     expect(limits.map(({ name }) => name)).toEqual(['by user', 'by tier']);
   });
 
-  it('known only by address include rules that count it by address instead, and say so', async () => {
+  it('known only by address include rules that count such a caller by address, and name the address', async () => {
     const { limits } = await limitsOf('ip', '198.51.100.1');
     expect(limits.map(({ name, scope, subject }) => [name, scope, subject])).toEqual(
       expect.arrayContaining([

@@ -66,7 +66,7 @@ describe('the OpenAPI document', () => {
       expect({ name, schema }).toMatchObject({ schema: { additionalProperties: false } });
   });
 
-  it('tells the defaults of a rule', () => {
+  it('lists the defaults of a rule', () => {
     expect(admin.document.components.schemas['RuleCreation']).toMatchObject({
       required: ['scope'],
       properties: {

@@ -1,4 +1,4 @@
-// Rules: what the filters find, and that Weir validates a change by the rule that it results in.
+// Rules: what the filters find, and that Weir validates the whole rule that results from a change.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rules } from '../../src/rules/tables/schema.ts';
 import { type Admin, startAdmin } from './harness.ts';

@@ -227,7 +227,7 @@ describe('logging out', () => {
     expect(await rowsOf()).toBe(before);
   });
 
-  it('without Postgres says that a copy of the cookie still works, and holds in this isolate', async () => {
+  it('without Postgres takes effect in this isolate, and warns that a copy of the cookie still works', async () => {
     const [here, elsewhere] = [anIsolate(), anIsolate()];
     const cookie = await here.cookieOf(ALICE.token);
     const csrf = await here.csrfOf(cookie);
@@ -237,7 +237,7 @@ describe('logging out', () => {
     expect(answer.headers.get('Set-Cookie')).toContain('__Secure-weir=; Max-Age=0');
     expect(await answer.text()).toContain('a copy of its cookie still works');
     expect((await here.ask({ Cookie: cookie })).status).toBe(401);
-    // Another isolate cannot tell. People still see what goes on, and cannot change anything.
+    // Another isolate does not know of the log-out. There, the session can still read, but not change anything.
     expect((await elsewhere.ask({ Cookie: cookie })).status).toBe(200);
     const change = await elsewhere.ask({ Cookie: cookie, 'X-Weir-Csrf': csrf }, 'POST');
     expect([change.status, await codeOf(change)]).toEqual([503, 'session-unconfirmed']);

@@ -1,4 +1,4 @@
-// Parts of a limit by region: what a rule may say about them, and that nobody can set how it was placed before.
+// Parts of a limit by region: which shares a rule may have, and that nobody can set its former placement.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Admin, startAdmin } from './harness.ts';

@@ -41,7 +41,7 @@ beforeAll(async () => {
 });
 afterAll(() => admin[Symbol.asyncDispose]());
 
-it('adds up the sums of the regions, and names the region that does not answer', async () => {
+it('the overview adds up the sums of the regions, and names the region that does not answer', async () => {
   const response = await admin.call('/traffic', { token: TOKENS.read.token });
   const { regions, decision, ...rest } = (await response.json()) as {
     regions: readonly { name: string }[];

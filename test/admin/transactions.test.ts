@@ -79,7 +79,7 @@ describe('an import', () => {
     expect([await limitOf('known'), await limitOf('late')]).toEqual([77, undefined]);
   });
 
-  it('succeeds alone if many are based on the same state', async () => {
+  it('succeeds only once if many imports are based on the same state', async () => {
     for (let round = 0; round < 5; round += 1) {
       const based = await basedOn();
       const limits = [1, 2, 3, 4].map((each) => 10 * (round + 1) + each);

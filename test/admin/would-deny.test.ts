@@ -95,13 +95,13 @@ describe('a lower limit', () => {
     });
   });
 
-  it('of a minute may have denied callers who sent more than it; how fast they sent is not known', async () => {
+  it('of a minute may have denied callers that sent more in an hour: their pace is not known', async () => {
     const effect = await ask('users', 'limit=40&windowSeconds=60');
     expect(effect).toMatchObject({ atLeast: 0, surelyDenied: 0, perhapsDenied: 3, surelyNotDenied: 1 });
     expect(effect.callers).toEqual([]);
   });
 
-  it('of a day would have denied what callers sent beyond it in an hour, because the day touches two windows', async () => {
+  it('of a day would have denied requests beyond it in an hour, because the day touches two windows', async () => {
     expect(await ask('users', 'limit=45&windowSeconds=86400')).toMatchObject({
       atLeast: 98 - 45 + (55 - 45),
       surelyDenied: 2,
@@ -138,7 +138,7 @@ it('denied requests count with their cost', async () => {
   expect(await ask('costly', 'limit=45')).toMatchObject({ admitted: 50, denied: 2, atLeast: 15 });
 });
 
-it('a rule by address knows only denials by name, and says so', async () => {
+it('for a rule by address, only denied callers have names, and the answer leaves other numbers open', async () => {
   expect(await ask('addresses', 'limit=60')).toMatchObject({
     admitted: 500,
     unnamedAdmitted: 500,

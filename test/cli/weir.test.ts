@@ -142,7 +142,7 @@ test('weir quota shows what a caller has left, and charges nothing', async () =>
   expect((await run('quota', '--key', key)).out).toContain('remaining');
 });
 
-test('weir top and tail tell who was denied', async () => {
+test('weir top and tail show who was denied', async () => {
   await addRule();
   const ip = freshIp();
   using tail = startProcess(['tail', '--every', '0.2', '--json'], variablesOf(weir));

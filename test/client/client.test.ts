@@ -28,7 +28,7 @@ const denial = (seconds: string) => () =>
   new Response('no', { status: 429, headers: { 'Retry-After': seconds } });
 
 describe('the client', () => {
-  it('waits as long as Retry-After says and a little more, then sends the same body again', async () => {
+  it('waits for Retry-After and a little more, then sends the same body again', async () => {
     const script = createScript(denial('3'));
     const answer = createFetch(script)('https://api.test/', { method: 'POST', body: 'once' });
     await vi.runAllTimersAsync();

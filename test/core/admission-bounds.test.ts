@@ -21,7 +21,7 @@ interface Sent extends Admission {
   readonly isAdmitted: boolean;
 }
 
-/** Requests of one unit at these waits, decided by the algorithm. */
+/** Sends requests of one unit, with these waits between them. The algorithm decides. */
 function play(rule: CountedLimit, pauses: readonly Parameters<typeof waitMs>[0][]): Sent[] {
   let nowMs = 0;
   const counters = createExpiringCounters(() => nowMs);
@@ -39,7 +39,7 @@ const between = (sent: readonly Sent[], fromMs: number, toMs: number) =>
 describe.each(counted)('%s', (algorithm) => {
   const histories = fc.tuple(rules(algorithm), fc.array(waits, { minLength: 1, maxLength: 150 }));
 
-  it('never admits more than its bounds say, in any period or in total', () => {
+  it('never admits more than its bounds allow, in any period or in total', () => {
     fc.assert(
       fc.property(histories, ([rule, pauses]) => {
         const sent = play(rule, pauses);

@@ -2,7 +2,7 @@
 // forward.
 import type { BreakerState } from '../../src/core/regions/breaker.ts';
 
-/** From one change of the state to the next. A permit is the era in which it was given. */
+/** An era lasts from one change of the state to the next. A permit is the era in which it was given. */
 interface Era {
   readonly state: BreakerState;
   readonly sinceMs: number;

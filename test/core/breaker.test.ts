@@ -117,7 +117,7 @@ describe('an open breaker', () => {
 });
 
 describe('a half-open breaker', () => {
-  it('lets exactly three probes in, and no more while they are out', () => {
+  it('lets exactly three probes in, and no more while they are under way', () => {
     const { enter, probe, clock } = halfOpenBreaker();
     const given = Array.from({ length: 10 }, probe);
     expect(given.filter((permit) => permit !== undefined)).toHaveLength(3);

@@ -89,7 +89,7 @@ describe('a check', () => {
     expect(windowAt(end, windowed)).toMatchObject({ startMs: end, endMs: after });
   });
 
-  it('sees a window end at its own end, even if the borders have changed since', () => {
+  it('lets a stored window end at its own end, even if the borders have changed since', () => {
     const [before, start, end, after] = FIRSTS as [number, number, number, number];
     const borders = [before, start, end, after] as const;
     const params = {

@@ -1,7 +1,7 @@
 // Spellings of a path that people have used to get around rules by path. Weir must count each one like the plain path,
 // or refuse it.
 
-/** Counted as the plain path, when sent like this. */
+/** Each plain path, with spellings that Weir counts as this path. */
 export const SAME: Readonly<Record<string, readonly string[]>> = {
   '/': ['//', '/.', '/./', '/..', '/../..', '/a/..', '/%2e', '/%2E%2e/', '/;', '/;x=1', '/%20', '/a/../;x/'],
   '/users/7': [
@@ -69,7 +69,7 @@ export const SAME: Readonly<Record<string, readonly string[]>> = {
   '/%CE%BF%CE%B4%CF%8C%CF%82': ['/%CE%9F%CE%94%CE%8C%CE%A3', '/%CE%BF%CE%B4%CF%8C%CF%83'],
 };
 
-/** Refused with 400, and the reason. */
+/** Spellings that Weir refuses with 400, each with the reason. */
 export const REFUSED: Readonly<Record<string, string>> = {
   // These are dots if an origin cuts the parameters first.
   '/a/..;/users/7': '"..;" can be read as ..',

@@ -1,4 +1,4 @@
-// The reasons why a rule does not apply, held against compiled snapshots: of the rule alone, and beside its winner.
+// Compares the reasons why a rule does not apply with compiled snapshots: of the rule alone, and with its winner.
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { type ExplainRequest, explain, type RuleExplanation } from '../../src/core/matching/explain.ts';
@@ -8,7 +8,7 @@ import { compileSnapshot } from '../../src/core/matching/snapshot.ts';
 import { rounds } from '../rounds.ts';
 import { anyRequest, anyRule, anyTiers, type GivenRule, rule } from './random-explanations.ts';
 
-/** The reasons that do not depend on other rules, in their order, and how a rule is freed of each. */
+/** The reasons that do not depend on other rules, in their order, each with the fields that remove it from a rule. */
 const OWN_REASONS: readonly (readonly [RuleExplanation['reason'], Partial<GivenRule>])[] = [
   ['disabled', { enabled: true }],
   ['time', { validFromMs: null, validUntilMs: null }],
@@ -54,16 +54,16 @@ it('explain gives the reason without which a compiled snapshot would match the r
             seen.add(verdict.reason);
             const own = OWN_REASONS.findIndex(([reason]) => reason === verdict.reason);
             if (own !== -1) {
-              // It applies if it is freed of this reason and of all later ones, and not if only of the later ones.
+              // Without this reason and all later ones, the rule applies. Without only the later ones, it does not.
               expect(isMatched(counting(freedFrom(given, own)))).toBe(!isOwnPath(request.matchPath));
               expect(isMatched(counting(freedFrom(given, own + 1)))).toBe(false);
               continue;
             }
-            // Nothing in the rule itself is against it.
+            // Nothing in the rule itself keeps the rule from applying.
             expect(isMatched(counting(given))).toBe(true);
             if ('winnerId' in verdict) {
               const winner = byId.get(verdict.winnerId) ?? expect.fail('a winner that nobody gave');
-              // With several resources, it may have lost them to several rules.
+              // A rule with several resources may have lost them to several rules.
               if (given.resources.length === 0) expect(isMatched(limited(given), winner)).toBe(false);
               expect(isMatched(counting(winner))).toBe(true);
             } else if (verdict.reason === 'unlimited') {
@@ -76,7 +76,7 @@ it('explain gives the reason without which a compiled snapshot would match the r
     ),
     { numRuns: rounds(400) },
   );
-  // If a reason were never given, nothing would be shown about it.
+  // A reason that explain never gave would be untested.
   const others = ['outranked', 'replaced', 'unlimited', 'allows', 'applies'];
   expect([...seen].sort()).toEqual([...OWN_REASONS.map(([reason]) => reason), ...others].sort());
 });

@@ -46,7 +46,7 @@ function limitsOf(rules: readonly CompiledRule[], asked: Asked = {}): Record<str
   const toLimits = (matches: ReturnType<typeof snapshot.match>) =>
     Object.fromEntries(matches.map((match) => [match.rule.name, match.limit]));
   const matched = toLimits(snapshot.match(request));
-  // For any path, so there may be more limits.
+  // `limitsOf` covers every path, so it may return more limits.
   expect(toLimits(snapshot.limitsOf(request.caller, request.nowMs))).toMatchObject(matched);
   const explained = explain({ rules, tiers: [], lists: [] }, request).rules.flatMap((one) =>
     one.reason === 'applies' ? [[one.name, one.limits[0]?.limit]] : [],
@@ -63,7 +63,7 @@ describe('a rule that multiplies', () => {
     });
   });
 
-  it('begins and ends by itself', () => {
+  it('begins and ends at its set times', () => {
     expect(limitsOf([...RULES, LAUNCH], { nowMs: FROM_MS - 1 })['all']).toBe(10);
     expect(limitsOf([...RULES, LAUNCH], { nowMs: UNTIL_MS - 1 })['all']).toBe(30);
     expect(limitsOf([...RULES, LAUNCH], { nowMs: UNTIL_MS })['all']).toBe(10);
@@ -75,7 +75,7 @@ describe('a rule that multiplies', () => {
     });
   });
 
-  it('counts alone if its priority is lower than that of others', () => {
+  it('multiplies a limit alone if its priority is lower than that of the other multipliers', () => {
     const rules = [...RULES, LAUNCH, times('less', 0.5, { resource: '/v1/*', priority: 50 })];
     expect(limitsOf(rules)).toMatchObject({ all: 30, search: 1, several: 6 });
   });

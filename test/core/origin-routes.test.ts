@@ -40,7 +40,7 @@ describe('the route of a request', () => {
     ['api.example.com', '/v1/users', 'api.example.com/v1'],
     ['api.example.com', '/v1/admin/x', 'api.example.com/v1/admin'],
     ['api.example.com', '/v1/administrators', 'api.example.com/v1'],
-    // Its own host has no route for this path. The next wider one does.
+    // The exact host has no route for this path. The next wider host has one.
     ['api.example.com', '/v2', '*.example.com/'],
     ['a.eu.example.com', '/shop/1', '*.eu.example.com/shop'],
     ['a.eu.example.com', '/', '*.example.com/'],

@@ -186,7 +186,7 @@ describe('centralRegionOf', () => {
     expect(keys.map((key) => centralRegionOf(key, regions))).toEqual(['ap', 'sa', 'eu', 'eu']);
   });
 
-  it('is each region as often as its share says', () => {
+  it('is each region in proportion to its share', () => {
     const all = homes(regions);
     const off = regions.map(({ name, share }) => countOf(all, name) - share * 1_000);
     for (const difference of off) expect(Math.abs(difference)).toBeLessThan(100);
@@ -197,7 +197,7 @@ describe('centralRegionOf', () => {
     expect(homes(regions.map(({ name, share }) => ({ name, share: share / 8 })))).toEqual(homes(regions));
   });
 
-  it('moves only the subjects of a region that is removed, and spreads them as the shares say', () => {
+  it('moves only the subjects of a region that is removed, and spreads them by the shares', () => {
     const [before, after] = [homes(regions), homes(regions.filter(({ name }) => name !== 'us'))];
     const moved = after.filter((_home, i) => before[i] === 'us');
     expect(after.filter((home, i) => home !== before[i])).toEqual(moved);

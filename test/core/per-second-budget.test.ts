@@ -1,4 +1,4 @@
-// The coarse cap: this many in each second, and not one more.
+// The coarse cap: a fixed number of requests in each second, and not one more.
 import { expect, it } from 'vitest';
 import { createPerSecondBudget, type PerSecondBudget } from '../../src/core/per-second-budget.ts';
 import { START_MS } from '../limiter/rule-checks.ts';

@@ -26,7 +26,7 @@ type Shape = Omit<RuleCheckShape, 'rule'> & {
 /** The part of each region, by name. */
 export const allPartsOf = (...given: Parameters<typeof placementsOf>) =>
   placementsOf(...given).map(({ parts }): Record<string, Part> => Object.fromEntries(parts));
-/** The parts of the only way. */
+/** The parts of a check that is counted in only one way. */
 export function partsOf(...given: Parameters<typeof allPartsOf>) {
   const [parts = {}, ...others] = allPartsOf(...given);
   expect(others).toEqual([]);

@@ -18,7 +18,7 @@ describe('a limit that a rule has multiplied', () => {
 });
 
 describe('a limit is split', () => {
-  it('as configured, if the rule says nothing else', () => {
+  it('as configured, if the rule has no shares of its own', () => {
     expect(partsOf(splitBy({ us: 2, eu: 1 }))).toEqual({
       us: { limit: 8, extra: undefined },
       eu: { limit: 4, extra: undefined },
@@ -70,7 +70,7 @@ describe('one region has all of a limit', () => {
 
   it('if the rule is central', () => whole({ rule: { central: true } }));
 
-  it('but not because parts are small: regions without a part leave the limit to the others', () => {
+  it('but not just because parts are small: regions without a part leave the limit to the others', () => {
     expect(told(splitBy(EVEN), { limit: 2 })).toEqual([{ at: undefined, us: 1, eu: 1 }]);
     expect(told(splitBy(EVEN), { cost: 5 })).toEqual([{ at: undefined, us: 7, eu: 5 }]);
   });

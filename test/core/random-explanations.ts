@@ -1,4 +1,4 @@
-// Random rules, tiers and requests. They have few values, so that they often meet.
+// Random rules, tiers and requests. They have few values, so that rules often match requests.
 import fc from 'fast-check';
 import type { ExplainContent } from '../../src/core/matching/explain.ts';
 import {

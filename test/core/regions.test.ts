@@ -90,7 +90,7 @@ describe('nearestRegion', () => {
     );
   });
 
-  it('goes by country when there are no coordinates', () => {
+  it('uses the country when there are no coordinates', () => {
     expect(nearestRegion(regions, { country: 'IN' }).name).toBe('ap');
     expect(nearestRegion(regions, { country: 'BR', continent: 'SA' }).name).toBe('us');
     expect(nearestRegion(regions, { latitude: '', longitude: '', country: 'NG' }).name).toBe('eu');
@@ -103,7 +103,7 @@ describe('nearestRegion', () => {
     expect(nearestRegion(regions, { ...saudi, latitude: '41.9', longitude: '-87.6' }).name).toBe('us');
   });
 
-  it('goes by continent when there is nothing better', () => {
+  it('uses the continent when there is nothing better', () => {
     expect(nearestRegion(regions, { continent: 'AF' }).name).toBe('eu');
     expect(nearestRegion(regions, { continent: 'OC', country: 'FJ' }).name).toBe('ap');
     expect(nearestRegion(regions, { latitude: 'x', longitude: '999', continent: 'SA' }).name).toBe('us');

@@ -33,7 +33,7 @@ interface Step {
   readonly cost: number | 'all';
 }
 
-/** Counted in one region with this part. All of them admit, or none is charged. */
+/** The regions that count a request, each with its part. Either all of them admit the request, or none is charged. */
 type Counted = readonly (readonly [region: string, part: Part])[];
 
 const steps = fc.array(
@@ -80,7 +80,7 @@ function expectWithin(rule: Rule, admitted: readonly Admission[]): void {
   });
 }
 
-describe.each(ALGORITHM_IDS)('regions that keep to their shares of %s', (algorithm) => {
+describe.each(ALGORITHM_IDS)('regions that keep to their parts of %s', (algorithm) => {
   it('together admit no more than the whole limit', () => {
     fc.assert(
       fc.property(rules(algorithm), shareList, steps, (rule, shares, history) => {
@@ -120,7 +120,7 @@ const way: fc.Arbitrary<Way> = fc.record({
   central: fc.boolean(),
 });
 
-/** How long after the change. Never before an earlier request. */
+/** How long after the change a request comes. It never comes before an earlier request. */
 type When = number | 'some have not heard' | 'all have heard' | 'nearly over' | 'over';
 
 interface Moment extends Step {
@@ -145,7 +145,7 @@ const moment = fc.record<Moment>({
 
 const ALL_REGIONS = { us: 1, eu: 1, ap: 1 };
 
-/** The check by the old rule, and by the new rule with its past. */
+/** The check by the old rule, the check by the new rule, and where the rule was placed before. */
 function checksOf(rule: Rule, before: Way, after: Way) {
   const shape = { ...rule, key: 'weir:{user:=ada}', windowMs: rule.windowMs };
   const placedBefore = [{ ...before, replacedAtMs: START_MS }];
@@ -212,7 +212,7 @@ describe.each(ALGORITHM_IDS)('while the split of %s changes', (algorithm) => {
   });
 });
 
-/** As docs/regions.md says: until all have heard of it, two windows, and until four full bursts have drained. */
+/** As in docs/regions.md: until every isolate knows the change, two windows, and until four full bursts drain. */
 function heldMs({ algorithm, windowMs, limit, extra = 0 }: Rule): number {
   const burst = isBucket(algorithm) ? extra : 0;
   return OLD_RULES_GONE_MS + 2 * windowMs + Math.ceil((4 * windowMs * burst) / limit);

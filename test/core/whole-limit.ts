@@ -29,7 +29,7 @@ export const unitsOf = (past: readonly Admission[]) => sum(past.map(({ units }) 
 const unitsSince = (past: readonly Admission[], fromMs: number) =>
   unitsOf(past.filter(({ atMs }) => atMs >= fromMs));
 
-/** Since any moment, no more than the burst and what has drained since. */
+/** From any moment on, at most the burst plus the units that have drained since that moment. */
 const bucket: Definition = (past, nowMs, { limit, windowMs, extra: burst = limit }) => {
   let units = 0;
   return past.toReversed().every((one) => {

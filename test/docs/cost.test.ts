@@ -1,4 +1,4 @@
-// The page about cost and the calculator say the same numbers.
+// The page about cost and the calculator have the same numbers.
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { COUNTED, costOf, cuHours, FREE_COMMANDS, freeRequests, PRICES } from '../../page/cost.ts';

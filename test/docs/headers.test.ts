@@ -11,7 +11,7 @@ const sources = ['src/http/', 'src/admin/'].flatMap((folder) =>
     .filter((file) => file.endsWith('.ts'))
     .map((file) => readFileSync(new URL(folder + file, ROOT), 'utf8')),
 );
-/** A name in a call of `set` or `append`, as a key, or as a constant. Weir only reads all others. */
+/** A name in a call of `set` or `append`, as a key, or as a constant. Weir only reads all other headers. */
 const ADDED = [
   /\.(?:set|append)\(\s*'([A-Z][A-Za-z-]+|[a-z]+-[a-z-]+)'/g,
   /'((?:X|WWW|Retry|Cache|Content)-[A-Za-z-]+)':/g,

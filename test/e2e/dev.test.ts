@@ -21,7 +21,7 @@ afterAll(() => rm(dataDir, { recursive: true, force: true }));
 
 async function redisInfo(port: number): Promise<{ pid: number }> {
   const redis = new Redis(port);
-  // Redis may be away for a moment. ioredis then connects again.
+  // Redis may be down for a moment. ioredis then connects again.
   redis.on('error', () => {});
   const info = await redis.info('server');
   redis.disconnect();

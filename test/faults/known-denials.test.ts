@@ -111,7 +111,7 @@ describe('every isolate forgets a denial within a second', () => {
     ip = freshIp();
     await useUp('/day', ip);
   });
-  /** Asked all the time, all isolates let it pass in time. A busy machine takes some time for each step. */
+  /** Asks all isolates all the time: each admits the subject in time. A busy machine takes some time for each step. */
   const expectToPass = async (sinceMs: number) => {
     let stepMs = 0;
     const passedAtMs = async (isolate: IsolateName): Promise<number> => {

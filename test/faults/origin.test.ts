@@ -1,4 +1,4 @@
-// The origin is gone, slow or failing: the answer says so, and the request is still counted correctly.
+// The origin is down, slow or failing: the answer says so, and the request is still counted correctly.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Origin, startOrigin } from '../../local/origin.ts';
 import { freshIp, REGIONS } from '../../local/weir.ts';
@@ -121,7 +121,7 @@ describe.sequential.each(PLACES)('$place', ({ gone, fallback, limit }) => {
   );
 });
 
-/** The charge is given back after the response. The units spent by looking are known. */
+/** Weir gives the charge back after the response. Each poll spends units, so the sum of all polls counts. */
 async function expectRefunded(ip: string, expected: number): Promise<void> {
   let spent = 0;
   const passes = async () => {

@@ -77,7 +77,7 @@ interface Faulty extends Load {
    * the machine is.
    */
   readonly last: readonly Answer[];
-  /** How many isolates each isolate assumed all the while. No region could tell it another number. */
+  /** How many isolates each isolate assumed during the fault. No region could report another number. */
   readonly census: readonly number[];
 }
 
@@ -177,7 +177,7 @@ describe.sequential('in all regions', () => {
       return { open: of('open'), local: of('local'), closed: of('closed') };
     });
 
-  it.each(total)('$name: each isolate admits what its rules say', async (fault) => {
+  it.each(total)('$name: each isolate admits what its rules allow', async (fault) => {
     const seen = await loadDuring(fault, REGIONS);
     expectInTime(seen);
     expect(admittedBy(seen.answers)).toEqual(allowances(seen));
@@ -192,7 +192,7 @@ describe.sequential('in all regions', () => {
     await expectRecovery(REGIONS);
   });
 
-  it.each(partial)('$name: a region counts, or an isolate admits what its rules say', async (fault) => {
+  it.each(partial)('$name: a region counts, or an isolate admits what its rules allow', async (fault) => {
     const seen = await loadDuring(fault, REGIONS);
     expectInTime(seen);
     const most = LIMIT + ISOLATES.length * LIMIT;

@@ -1,4 +1,4 @@
-// Postgres and KV are gone: requests go on by the rules in force, and no request fails because of the limiter.
+// Postgres and KV are down: requests go on by the rules in force, and no request fails because of the limiter.
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { KvFaults } from '../../local/kv-faults/faults.ts';
@@ -32,8 +32,8 @@ const LOAD_MS = 600;
 const READS = ['throw', 'hang', 'null', 'garbage'] as const;
 const POSTGRES = [{ refuse: true }, { hang: true }, { status: 500 }, { garbage: true }];
 /**
- * Beside another fault: for each part, a fault that takes all the time there is, and one that fails at once. The long
- * form has all.
+ * Faults to combine with another fault: for each part, one that hangs and one that fails at once. The long form uses
+ * all faults.
  */
 const WITH_ANOTHER = {
   reads: READS.filter((read) => isLong || read === 'hang' || read === 'throw'),
@@ -77,7 +77,7 @@ const play = (make: () => LoadOptions, well: readonly string[]) =>
 /** A load of one request. */
 const once = (ask: Ask): LoadOptions => ({ perSecond: 1_000, ms: 1, next: () => ask });
 
-/** Requests that waited, although another request of their isolate had found out before that waiting is useless. */
+/** Requests that waited, although an earlier request of their isolate had already waited in vain. */
 const inVain = ({ answers, controlMs }: Load) =>
   ISOLATES.flatMap((isolate) => {
     const busyMs = healthy.slowestMs + controlMs;
@@ -115,9 +115,9 @@ async function inRedis<T>(region: string, work: (redis: Redis) => Promise<T>): P
 }
 
 // First of all, because the isolate stays cold only as long as it cannot read any rules.
-describe.sequential('an isolate that starts while KV is gone', () => {
+describe.sequential('an isolate that starts while KV is down', () => {
   const ask = () => stack.client.ask({ path: '/counted', isolate: COLD });
-  /** It may wait so long, and for the machine as long as others had to meanwhile. */
+  /** The request may wait this long, plus the time that a busy machine also takes for other requests. */
   const askInTime = async (mostMs: number) => {
     const asked = once({ path: '/counted', isolate: COLD });
     const { answers, slowestMs, controlMs } = await stack.client.load(asked);
@@ -130,7 +130,7 @@ describe.sequential('an isolate that starts while KV is gone', () => {
   });
 
   it.each(READS)(
-    'and the copies in Redis are gone, too, lets requests pass, and waits no longer than it says: reads: %s',
+    'and Redis has no copies lets requests pass, after its longest wait at the latest: reads: %s',
     async (read) => {
       await withKv({ read }, async () => {
         const passed = [[200, 'no-rules', 'open']];
@@ -141,7 +141,7 @@ describe.sequential('an isolate that starts while KV is gone', () => {
     },
   );
 
-  it('gets rules a moment after its region has a copy of them, though KV is still gone', async () => {
+  it('gets rules a moment after its region has a copy of them, though KV is still down', async () => {
     const seen = async () => {
       const { degraded, header } = await ask();
       return [degraded, header('X-RateLimit-Limit')];
@@ -153,7 +153,7 @@ describe.sequential('an isolate that starts while KV is gone', () => {
   });
 });
 
-describe.sequential('while KV is gone', () => {
+describe.sequential('while KV is down', () => {
   it.each(READS)('reads: %s – isolates that have rules count by them', async (read) => {
     await withKv({ read }, async () => {
       const seen = await load();
@@ -227,7 +227,7 @@ describe.sequential('rules that are announced', () => {
   });
 });
 
-describe.sequential('while Postgres is gone', () => {
+describe.sequential('while Postgres is down', () => {
   it.each(POSTGRES)('%o – requests are counted, and unknown keys by their IP', async (fault) => {
     await withPostgres(fault, async () => {
       const seen = await load();
@@ -244,14 +244,14 @@ describe.sequential('while Postgres is gone', () => {
     expect(await stack.weir.admin('/rules')).toHaveProperty('items');
   });
 
-  it('the admin route says so', async () => {
+  it('the admin route reports that the database is unavailable', async () => {
     await withPostgres({ refuse: true }, async () => {
       await expect(stack.weir.admin('/rules')).rejects.toThrow('"database-unavailable"');
     });
   });
 });
 
-describe.sequential('while the Redis of the nearest region is gone, too', () => {
+describe.sequential('while the Redis of the nearest region is down, too', () => {
   const withoutRedis = (during: () => Promise<void>) => stack.weir.withFault('us', { hang: true }, during);
   const expectNextRegion = async () => {
     const seen = await load({ well: ['eu', 'ap'] });

@@ -28,8 +28,8 @@ const WARM_UP_MS = 3_000;
 const PER_SECOND = 40;
 const WINDOW_MS = 5_000;
 /**
- * Growth beyond what workerd takes for as many requests of any Worker, even of one that does nothing: up to this much
- * each.
+ * For each request, workerd takes up to `KB_PER_REQUEST` with any Worker, even one that does nothing. Memory may grow
+ * by this much more.
  */
 const MAX_GROWTH_MB = 64;
 const KB_PER_REQUEST = 16;

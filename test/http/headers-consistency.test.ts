@@ -160,7 +160,7 @@ function play({ rules, pausesMs }: { rules: Partial<CompiledRule>[]; pausesMs: n
 }
 
 describe('the headers keep their promise:', () => {
-  it('exactly as many more requests pass as the older headers say', () => {
+  it('exactly as many requests still pass as the older headers allow', () => {
     fc.assert(
       fc.property(history, (played) => {
         const { last, decideAt } = play(played);
@@ -176,7 +176,7 @@ describe('the headers keep their promise:', () => {
     );
   });
 
-  it('a client that waits as long as Retry-After says passes; without the header no wait ever helps', () => {
+  it('a client that waits for Retry-After passes; without the header, no wait ever helps', () => {
     fc.assert(
       fc.property(history, fc.boolean(), (played, readsReset) => {
         const { last, decideAt } = play(played);

@@ -1,4 +1,4 @@
-// What health reports about each part, and that it tells a script that does not run from a server that is gone.
+// What health reports about each part. Health distinguishes a script that does not run from a server that is down.
 import { describe, expect, it } from 'vitest';
 import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
 import { createHealth } from '../../src/http/health.ts';
@@ -90,6 +90,6 @@ describe('a region', () => {
   });
 });
 
-it('health says that Postgres is down', async () => {
+it('health reports that Postgres is down', async () => {
   expect(await open({ us: fine }, gone).ask()).toMatchObject({ parts: { postgres: 'down' }, errors: {} });
 });

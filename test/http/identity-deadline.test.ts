@@ -28,7 +28,7 @@ interface Parts {
   readonly remainingMs?: number;
 }
 
-/** Starts it, and tells its state so far. */
+/** Starts to identify the caller. `known` holds the identity as soon as Weir has it. */
 function start(headers: Record<string, string>, parts: Parts) {
   const { ofApiKey = never, ofUser = never, verify, remainingMs = 2 * HALF_MS } = parts;
   const request = new Request('https://weir.test/', { headers: { 'CF-Connecting-IP': FROM.ip, ...headers } });
@@ -73,7 +73,7 @@ describe('a caller is unknown after half of the deadline', () => {
 });
 
 describe('a caller is known', () => {
-  it('if the answer comes a millisecond before that, and no timer is left', async () => {
+  it('if the answer comes a millisecond before half of the deadline, and no timer is left', async () => {
     const { known } = start({ 'X-API-Key': 'k' }, { ofApiKey: () => after(HALF_MS - 1, { apiKeyId: 'a' }) });
     await vi.advanceTimersByTimeAsync(HALF_MS - 1);
     expect(known).toEqual([{ caller: { ...FROM, apiKeyId: 'a' } }]);

@@ -1,4 +1,4 @@
-// Changing credentials that cannot be verified yields no fresh quota: the same Redis keys count, whatever is sent.
+// Changing credentials that cannot be verified yields no fresh quota: Weir counts in the same Redis keys.
 
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';

@@ -1,6 +1,6 @@
 // Ways to look like another caller without proof. None of them changes who the caller is.
 
-/** In the order in which they are sent, some of them twice. */
+/** The headers of a request, in the order in which the client sends them. A name may occur twice. */
 export type HeaderList = readonly (readonly [name: string, value: string])[];
 export type IdentityTrick = readonly [name: string, headers: HeaderList];
 
@@ -14,7 +14,7 @@ export interface Props {
   readonly goodToken: string;
 }
 
-/** Beside a CF-Connecting-IP that is the same for all. */
+/** Tests send every trick with the same CF-Connecting-IP. */
 export function nobodysTricks({ madeUpKeys, goodKey, forgedTokens, goodToken }: Props): IdentityTrick[] {
   const [madeUp, other] = madeUpKeys;
   const [forged, otherForged] = forgedTokens;

@@ -39,7 +39,7 @@ describe('an API key', () => {
     });
   });
 
-  it('that is made up, disabled or expired identifies no caller, and the answer says so', async () => {
+  it('that is made up, disabled or expired identifies no caller, and is marked as unverified', async () => {
     const disabled = await issueKey({ disabled: true });
     const expired = await issueKey({ expiresAt: new Date(1_600_000_000_000) });
     for (const key of [await madeUpKey(), disabled.key, expired.key, 'nonsense', ''])
@@ -94,7 +94,7 @@ describe('a token', () => {
     });
   });
 
-  it('that is invalid identifies no caller, and the answer says so', async () => {
+  it('that is invalid identifies no caller, and is marked as unverified', async () => {
     for (const jwt of ['nonsense', '', await token({ exp: 1 }), await token({}, issuer.stranger)])
       expect(await whoByToken(jwt)).toEqual({ caller: FROM, unverified: 'token' });
   });
@@ -119,7 +119,7 @@ describe('an address', () => {
     expect(await at(56)).toEqual({ ip: '2001:db8:1:200::/56', address: '2001:db8:1:2ff::1' });
   });
 
-  it('that is not valid counts as the one address of all callers without one', async () => {
+  it('that is not valid counts as the address that all callers without an address share', async () => {
     expect(await who({ 'CF-Connecting-IP': '192.0.2.1, 192.0.2.2' })).toEqual({
       caller: { ip: 'unknown', address: 'unknown' },
     });

@@ -18,8 +18,8 @@ const TIMES_LONGER = 64;
 /** Compares one text with 64 pieces of it: linear work takes the same time, quadratic work 64 times as long. */
 const MAX_TIMES_SLOWER = 16;
 /**
- * Other work on this machine only makes a try longer, by a hundred times what the shortest text takes. So the shortest
- * try counts, and a text that seems slow is tried again for this long. Quadratic work is too slow in every try.
+ * Other work on this machine only makes a try longer, by up to a hundred times the time of the shortest text. So the
+ * test uses the shortest try, and repeats a text that seems slow for this long. Quadratic work is slow in every try.
  */
 const TRYING_MS = 2_000;
 

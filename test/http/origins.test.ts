@@ -60,7 +60,7 @@ describe('a request', () => {
     expect(choose([api], 'https://api.example.com/API/users?y=1')).toEqual({
       routeName: 'api',
       origin: api.origin,
-      // The origin reads the host of the URL. Cloudflare connects to the other one.
+      // The origin reads the host of the URL. Cloudflare connects to the host in `resolveOverride`.
       url: 'https://inner.example.com/v2/users?y=1',
       resolveOverride: 'origin.example.com',
       via: 'network',
@@ -142,7 +142,7 @@ describe('on the way to the origin', () => {
     );
   });
 
-  it('a service that is not bound is a 502 that says so', async () => {
+  it('a request to a service that is not bound gets a 502 with a code of its own', async () => {
     const { response } = await forward(openOrigins({ routes: [route({ origin: 'service:GONE' })] }), '/x');
     expect([response.status, await response.json()]).toMatchObject([502, { code: 'origin-not-bound' }]);
   });

@@ -1,4 +1,4 @@
-// Weir's own paths are public, so an address may ask only so often, and learns no more than it should.
+// Weir's own paths are public. So Weir limits how often an address may ask, and what callers learn.
 import { Hono } from 'hono';
 import { describe, expect, it } from 'vitest';
 import { OWN_PREFIX } from '../../src/core/matching/resource.ts';
@@ -135,7 +135,7 @@ describe('an address', () => {
     expect(calls).toMatchObject({ redis: 1, postgres: 1 });
   });
 
-  it('does not use up the answers of another one, but all of an IPv6 network count as one', async () => {
+  it('does not use up the answers of another address, but an IPv6 network counts as one address', async () => {
     const { statuses } = openIsolate();
     await statuses(60, '/nothing');
     expect(await statuses(1, '/health', { ip: '192.0.2.2' })).toEqual({ 200: 1 });
@@ -144,7 +144,7 @@ describe('an address', () => {
     expect(await statuses(1, '/health', { ip: '2001:db8:1:3::1' })).toEqual({ 200: 1 });
   });
 
-  it('with admin credentials is up to the gate of the admin route, which counts failures itself', async () => {
+  it('with admin credentials is limited by the gate of the admin route, which counts failures itself', async () => {
     const { statuses, calls } = openIsolate();
     expect(await statuses(200, '/admin/rules', { authorization: READER })).toEqual({ 401: 200 });
     expect(await statuses(100, '/health', { authorization: READER })).toEqual({ 200: 100 });

@@ -101,7 +101,7 @@ describe('the quota of a caller', () => {
     expect([denied.status, (await bodyOf(denied))['code']]).toEqual([403, 'denied']);
   });
 
-  it('is that of the IP for an unknown key, or a 401 with UNVERIFIED=reject', async () => {
+  it('is the quota of the IP for an unknown key, or a 401 with UNVERIFIED=reject', async () => {
     const counting = openIsolate({ rules: [perIp] });
     await counting.take('/x');
     expect(await counting.limits({ key: 'made up' })).toMatchObject([{ rule: 'per ip', remaining: 19 }]);
@@ -166,7 +166,7 @@ describe('asking for the quota', () => {
     expect(await apiKeyIdOf('b')).toMatchObject({ apiKeyId: 'b' });
   });
 
-  it('reaches Redis at most fifty times a second, no matter how many ask', async () => {
+  it('reaches Redis at most fifty times a second, no matter how many callers ask', async () => {
     const { ask, clock } = openIsolate({ rules: [perIp] });
     const askAll = async () => {
       const answers = await Promise.all(Array.from({ length: 60 }, (_, i) => ask({ ip: `192.0.2.${i}` })));
@@ -205,7 +205,7 @@ describe('asking for the quota', () => {
 });
 
 describe('a quota that is not known', () => {
-  it('because Redis is gone is a 503, until Redis is back', async () => {
+  it('because Redis is down is a 503, until Redis is back', async () => {
     const { ask, degraded } = openIsolate({ rules: [perIp] });
     await withFault({ status: 500 }, async () => {
       const answer = await ask();

@@ -124,7 +124,7 @@ it('a refusal asks to come back in a second if the cap of this isolate is used u
   });
 });
 
-it('a caller that has used up its share in this isolate is denied by its rule, as usual', async () => {
+it('a caller that has used up its part of a limit in this isolate is denied by its rule, as usual', async () => {
   const results = [createResult({ name: 'login', onUnavailable: 'local' }, { retryAfterMs: 1_001 })];
   const local = { nowMs: NOW_MS, results };
   const answer = refusal({ ...uncounted('local'), local });

@@ -25,7 +25,7 @@ const encoded = (value: unknown) =>
 
 const SIGNING = { RS256: 'RSASSA-PKCS1-v1_5', ES256: { name: 'ECDSA', hash: 'SHA-256' } } as const;
 
-/** Takes header and claims as objects, or as raw text, so that a token can say anything. */
+/** Takes header and claims as objects, or as raw text, so that a token can contain anything. */
 export async function sign(
   pair: KeyPair,
   header: object | string,

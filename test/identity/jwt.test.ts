@@ -54,7 +54,7 @@ test.each<unknown>([{}, [], ['gold'], '', true, null, 'x'.repeat(257), ' gold', 
   },
 );
 
-test('a number can be a name, too', async () => {
+test('the id of a user or tenant may be a number', async () => {
   const isolate = openIsolate({ tenantClaim: 'org' });
   expect(await isolate.verify(await token({ sub: 42, org: 7 }))).toMatchObject({
     userId: '42',

@@ -166,7 +166,7 @@ export const ALICES: readonly Trick[] = [
   ['by the other key', ({ elliptic }) => sign(elliptic, { alg: 'ES256', kid: 'ec-1' }, goodClaims, 'ES256')],
 ];
 
-/** The valid claims, changed, and then one more: as text, because an object would have the name once. */
+/** The valid claims with changes, and one more claim. A text, because an object cannot have one name twice. */
 function claimsText(last: string, changed?: object): string {
   const { sub: _, ...rest } = goodClaims;
   return `${JSON.stringify({ ...(last.includes('sub') ? rest : goodClaims), ...changed }).slice(0, -1)},${last}}`;

@@ -51,7 +51,7 @@ const remaining = async (subject: string, rule = 'jobs') =>
   (await ask({ rule, subject, peek: true })).body.results[0].remaining as number;
 
 describe('a check', () => {
-  it('charges the subject of a rule, by name or by policy, and tells what is left', async () => {
+  it('charges the subject of a rule, by name or by policy, and returns what is left', async () => {
     const subject = freshUser();
     const first = await ask({ rule: 'jobs', subject, cost: 3 });
     expect(first).toMatchObject({ status: 200, body: { allowed: true, retryAfterMs: null, degraded: null } });
@@ -262,7 +262,7 @@ describe('when only the region that counts a rule does not answer', () => {
     const subjects = Array.from({ length: 20 }, freshUser);
     const uncounted: string[] = [];
     await weir.withFault('us', { status: 503 }, async () => {
-      // Another region may count the subject, or us may have to keep the key. Then this is not the case at hand.
+      // A subject that another region counts, or whose key is kept in us, does not show this case.
       for (const subject of subjects) {
         const { status, body } = await ask(callOf(subject), { region: 'eu' });
         if (status === 200 && body.degraded !== null) uncounted.push(subject);

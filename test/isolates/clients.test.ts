@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => weir?.[Symbol.asyncDispose]());
 
-/** Uses the limit up, then sends one more request with the client. Reports how often it asked, and how that ended. */
+/** Uses up the limit, then sends one more request with the client. Returns its last status and number of retries. */
 async function askOnceMore(
   algorithm: string,
   send: (url: string, headers: Record<string, string>, onRetry: () => void) => Promise<number>,

@@ -10,9 +10,9 @@ import type { Weir } from '../../local/weir.ts';
 import { isLong } from '../rounds.ts';
 import { startWeir } from '../shared/weir.ts';
 
-/** A later answer of Redis is not heard. */
+/** Isolates ignore an answer of Redis that comes later. */
 const DEADLINE_MS = 4_000;
-/** Opened at once, in steps of 50. */
+/** How many WebSockets are open at the same time. The test opens them in steps of 50. */
 const MANY = isLong ? 1_000 : 300;
 
 let weir: Weir;
@@ -74,7 +74,7 @@ async function opened(path: string, ip: string): Promise<WebSocket> {
 }
 
 describe('WebSockets', () => {
-  it('pass messages both ways, and only as many may be open as the rule says', async () => {
+  it('pass messages both ways, and no more may be open than the rule allows', async () => {
     const ip = '192.0.2.1';
     const sockets = await Promise.all([1, 2, 3].map(() => opened('/few', ip)));
     expect(await open('/few', ip)).toBe(429);
@@ -136,7 +136,7 @@ describe('WebSockets', () => {
     await expect.poll(() => left('/few', ip), BEFORE_EXPIRY).toBe(3);
   });
 
-  it(`${MANY} of them, closed or killed in random order, leave no seat taken`, async () => {
+  it(`leave no seat taken when ${MANY} of them are closed or killed in random order`, async () => {
     const ip = '192.0.2.4';
     const random = createRandom(5);
     const sockets: WebSocket[] = [];
@@ -161,7 +161,7 @@ describe('answers', () => {
     await expect.poll(() => left('/few', ip), BEFORE_EXPIRY).toBe(3);
   });
 
-  it('release their seat when Redis answered after the deadline', async () => {
+  it('release their seat even if Redis has answered after the deadline', async () => {
     const ip = '192.0.2.11';
     // One region counts the connections of a subject. Slows all regions, because the test does not know which.
     const slow = (region: string, during: () => Promise<void>) =>
@@ -211,7 +211,7 @@ describe.concurrent('a seat', () => {
     void waiting;
   });
 
-  it('that others have taken is lost, and its connection is closed', async ({ expect }) => {
+  it('that another connection has taken is lost, and its old connection is closed', async ({ expect }) => {
     const ip = '192.0.2.22';
     const socket = await opened('/few', ip);
     const closed = new Promise((resolve) => socket.once('close', (code) => resolve(code)));

@@ -77,7 +77,7 @@ describe('headers', () => {
     });
   });
 
-  it('are all that the answer to a denied HEAD request has', async () => {
+  it('are the whole answer to a denied HEAD request', async () => {
     const answer = await weir.call('/export', { method: 'HEAD' });
     expect([answer.status, await answer.text()]).toEqual([429, '']);
     expect(answer.headers.get('X-RateLimit-Cost')).toBe('9');

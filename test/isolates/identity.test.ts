@@ -1,4 +1,4 @@
-// Identity in real isolates: credentials that cannot be verified yield no fresh quota, whatever is sent.
+// Identity in real isolates: credentials that cannot be verified yield no fresh quota, whatever a client sends.
 import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { freshIp, type IsolateName, type Weir } from '../../local/weir.ts';
@@ -52,7 +52,7 @@ beforeAll(async () => {
     madeUpKeys: [await madeUpKey(), await madeUpKey()],
     forgedTokens: [await token('alice', stranger), await token('bob', stranger, 'other')],
   };
-  // Looked up now: later, made-up keys use up the look-ups of a second, which another test covers.
+  // The isolates look the key up now, because made-up keys use up the look-ups of a second later.
   for (const isolate of ISOLATES) await send('/elsewhere', [['X-API-Key', key]], isolate);
 });
 afterAll(async () => {
@@ -101,7 +101,7 @@ function send(path: string, headers: HeaderList, isolate: IsolateName = 'one'): 
   });
 }
 
-/** Sends one after the other, each to the next isolate. Returns the places of those that pass. */
+/** Sends the requests one after the other, each to the next isolate. Returns the indexes of those that pass. */
 async function passing(path: string, requests: readonly HeaderList[]): Promise<number[]> {
   const passed: number[] = [];
   for (const [i, headers] of requests.entries()) {

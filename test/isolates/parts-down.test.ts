@@ -45,7 +45,7 @@ describe.sequential('before the first publication', () => {
   });
 });
 
-describe.sequential('while Postgres is gone', () => {
+describe.sequential('while Postgres is down', () => {
   beforeAll(() => weir.stack.stopPostgres());
 
   it('all isolates enforce the rules, even one that starts only now', async () => {
@@ -58,7 +58,7 @@ describe.sequential('while Postgres is gone', () => {
     expect(await seen('/x', { headers: { 'X-API-Key': key } })).toEqual([200, '5', 'caller-unknown']);
   });
 
-  it('the admin route says so, the cron run fails, and requests are still counted', async () => {
+  it('the admin route reports it, the cron run fails, and requests are still counted', async () => {
     await expect(weir.admin('/rules')).rejects.toThrow('"database-unavailable"');
     await expect(weir.admin('/publish', { method: 'POST' })).rejects.toThrow('"publish-failed"');
     await expect(weir.isolates.scheduled('one')).rejects.toThrow();
@@ -68,7 +68,7 @@ describe.sequential('while Postgres is gone', () => {
   });
 });
 
-describe.sequential('while the Redis of a region is gone, too', () => {
+describe.sequential('while the Redis of a region is down, too', () => {
   it('the next region counts, and the lists hold', async () => {
     await weir.withFault('ap', { status: 500 }, async () => {
       const ip = freshIp();
@@ -81,7 +81,7 @@ describe.sequential('while the Redis of a region is gone, too', () => {
   });
 });
 
-describe.sequential('while the Redis of every region is gone, too', () => {
+describe.sequential('while the Redis of every region is down, too', () => {
   const withoutRedis = (during: () => Promise<void>) =>
     REGIONS.reduce((inner, region) => () => weir.withFault(region, { status: 500 }, inner), during)();
 

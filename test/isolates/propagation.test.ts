@@ -199,7 +199,7 @@ describe('the announcement', () => {
     return parseAnnouncement(((await answer.json()) as { result: string | null }).result);
   };
 
-  it('reaches a region that was gone with the next cron run', async () => {
+  it('is repeated by the next cron run for a region that was down', async () => {
     await weir.withFault('ap', { status: 500 }, async () => {
       const { regions } = await weir.admin<{ regions: object[] }>('/publish', { method: 'POST' });
       expect(regions).toContainEqual({ name: 'ap', announced: false });

@@ -65,7 +65,7 @@ describe('a request goes', () => {
     }
   });
 
-  it('to another Worker, with the headers of the route, the host that the client asked for, and who calls', async () => {
+  it('to another Worker, with the headers of the route, the host that the client used, and the caller', async () => {
     const { id, key } = await weir.admin<{ id: string; key: string }>('/keys', {
       method: 'POST',
       body: { userId: 'ann' },

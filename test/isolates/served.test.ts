@@ -125,13 +125,13 @@ describe('a client that leaves while its decision is pending', () => {
         await expect.poll(redisCalls, { interval: 10 }).toBeGreaterThan(known);
         sent.socket?.resetAndDestroy();
       }
-      // One of them is the region that denies. The others charge, ask it, and give back.
+      // One of the regions denies. The others charge, ask that region, and give the charge back.
       await expect.poll(redisCalls).toBeGreaterThanOrEqual(before + 7);
     });
     await expect.poll(() => left('/both', ip, 'many')).toBe(29);
   });
 
-  it('is not passed on to the origin', async () => {
+  it('causes no request to the origin', async () => {
     weir.origin.requests.clear();
     await withSlowRedis(() => leaveUndecided('/places', { ip: freshIp() }, 2));
     expect(weir.origin.requests.total).toBe(0);
@@ -208,7 +208,7 @@ it('override headers and credentials of Access do not reach the origin', async (
 });
 
 // The last test, because the breaker stays open for a moment.
-it('clients that leave do not hide that a region hangs: its breaker opens, and the next client does not wait', async () => {
+it('clients that leave do not hide a hung region: its breaker opens, and the next client does not wait', async () => {
   const [us] = weir.regions;
   // A region that answered a moment ago is trusted.
   await sleep(TRUSTED_MS);

@@ -19,7 +19,7 @@ afterAll(() => weir?.[Symbol.asyncDispose]());
 const madeUpKey = () => createApiKey(crypto.getRandomValues(new Uint8Array(API_KEY_RANDOM_BYTES)));
 const statusWith = async (headers: Record<string, string>) => (await weir.call('/x', { headers })).status;
 
-it('UNVERIFIED=reject answers 401 with a challenge to an invalid credential, and lets other requests pass', async () => {
+it('UNVERIFIED=reject answers 401 and a challenge to an invalid credential, and admits other requests', async () => {
   const { key } = await weir.admin<{ key: string }>('/keys', { method: 'POST', body: {} });
   expect(await statusWith({})).toBe(200);
   expect(await statusWith({ 'X-API-Key': key })).toBe(200);

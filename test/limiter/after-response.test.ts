@@ -51,7 +51,7 @@ describe('the seat of a request', () => {
     source.asks = { ...due, isOverdue: true };
     const { decide, settle } = openIsolate(regions, { source });
     let passes = 0;
-    // A second pass has its own seat.
+    // A second round has its own seat.
     const plan: TestPlan = async () => {
       passes += 1;
       return { kind: 'checks', checks: [{ ...seat, seatId: `seat-0000000000${passes}` }] };

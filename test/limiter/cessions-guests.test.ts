@@ -8,12 +8,12 @@ import { place } from './placed.ts';
 useFakeTime();
 
 describe('a guest', () => {
-  /** The home is us. Its caller has moved to eu, and that isolate knows it. */
+  /** The home of the counter is us. The caller has moved to eu, and the isolate there knows the home. */
   const moved = async () => {
     const opened = open();
     await opened.send(5);
     const { request } = opened.createIsolate(1);
-    // The two parts that this isolate knows of deny the last request, which learns in ap of the third part.
+    // The two parts that this isolate knows deny the last request. The request asks ap, and learns of the third part.
     await opened.send(16, request);
     return { ...opened, guest: request };
   };
@@ -40,10 +40,10 @@ describe('a guest', () => {
 });
 
 describe('a subject whose parts are all ceded, after the term has ended,', () => {
-  /** The home has no part of its own, and the others want theirs back. */
+  /** The home has no part of its own, and the other regions reclaim theirs. */
   const locked = async () => {
     const opened = open({ eu: 5, ap: 5 });
-    // So that the isolate knows that us answers.
+    // This request shows the isolate that us answers.
     await opened.request([place({ us: 1 }, { id: 'other' })]);
     expect(await opened.send(3)).toMatchObject({ charged: [{ check: { region: 'us', limit: 10 } }] });
     const reclaim = { operation: 'reclaim', checks: [opened.placed.check] } as const;
@@ -59,7 +59,7 @@ describe('a subject whose parts are all ceded, after the term has ended,', () =>
     expect(results).toMatchObject([{ outcome: { allowed: false, remaining: 0 } }]);
     const retryAfterMs = results[0]?.outcome.retryAfterMs ?? 0;
     expect(Math.abs(retryAfterMs - (HELD_MS - TERM_MS - 1_000))).toBeLessThan(5_000);
-    // The isolate counts from when it asked, which is some calls earlier than the region.
+    // The isolate counts from the time when it asked. The region counts from a time some calls later.
     atMs(TERM_MS + 1_000 + retryAfterMs + 5 * LATE_MS);
     expect(await send(1)).toMatchObject({ charged: [{}] });
   });
@@ -72,13 +72,13 @@ describe('a subject whose parts are all ceded, after the term has ended,', () =>
 });
 
 describe('a region that sends guests to the home', () => {
-  it('reclaims its part if there are many guests: the home cannot renew it, and the subject is split again', async () => {
+  it('reclaims its part if it has many guests: the home cannot renew it, and the subject is split again', async () => {
     const { send, asked, createIsolate } = open();
     await send(5);
     const guest = createIsolate(1);
     await send(9, guest.request);
     expect(asked('reclaim')).toEqual([]);
-    // Its own part, within a window.
+    // With this request, the guests have used as much as the part of eu within a window.
     expect(await send(1, guest.request)).toMatchObject({ charged: [{ check: { region: 'us', limit: 20 } }] });
     expect(asked('reclaim')).toEqual(['eu']);
     await send(3, guest.request);
@@ -92,7 +92,7 @@ describe('a region that sends guests to the home', () => {
     expect(await guest.request()).toMatchObject({ charged: [{ check: { region: 'eu', limit: 10 } }] });
   });
 
-  it('does not reclaim its part if there are few guests', async () => {
+  it('does not reclaim its part if it has few guests', async () => {
     const { send, asked, createIsolate } = open();
     await send(5);
     const guest = createIsolate(1);

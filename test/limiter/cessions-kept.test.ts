@@ -36,13 +36,13 @@ interface World {
   readonly check: RuleCheck;
   readonly shares: SharesByRegion;
   readonly history: readonly Step[];
-  /** The longest way to a region. */
+  /** The longest one-way trip to a region. */
   readonly longestMs: number;
-  /** The part of calls, or of their answers, that is lost. */
+  /** The fraction of calls, or of their answers, that is lost. */
   readonly lost: number;
 }
 
-/** Half of the lost calls never arrive. Of the others, the answer is lost. */
+/** Half of the lost calls never arrive. The other half arrive, but their answers are lost. */
 function looseCalls(region: ModelRegion, lost: number, random: () => number): void {
   const { run } = region.does;
   region.does.run = async (call, signal) => {

@@ -106,7 +106,7 @@ describe('a region that is asked for its part', () => {
     await createIsolate(1).request();
     await send(6);
     expect(asked()).toEqual(['eu', 'ap']);
-    // Until a while after the minute of its charge.
+    // eu counts as idle only a while after the minute of its charge.
     atMs(60_000 + IDLE_MS - 100);
     await send(1);
     expect(asked()).toEqual(['eu', 'ap']);
@@ -127,7 +127,7 @@ describe('a region that is asked for its part', () => {
     };
     expect(await send(8)).toMatchObject({ charged: [{ check: { limit: 20 }, outcome: { remaining: 22 } }] });
     expect([asked(), failed, eu.breaker.state(Date.now())]).toEqual([['ap'], 1, 'closed']);
-    // One failure would not open a breaker, whatever it was of.
+    // A single failure never opens a breaker, so the region fails several times.
     for (let times = 2; times <= 7; times += 1) {
       vi.setSystemTime(Date.now() + 5_000);
       await send(1);
@@ -148,7 +148,7 @@ describe('a region that is asked for its part', () => {
     };
     expect(await send(2)).toMatchObject({ charged: [{ check: { limit: 2 } }] });
     expect(asked()).toEqual(['eu']);
-    // Denied here, it learns there that all of it is here.
+    // us denies the request. The request then learns in eu that us has both parts.
     expect(await send(1)).toMatchObject({
       charged: [{ check: { region: 'us', limit: 4 }, outcome: { remaining: 1 } }],
     });
@@ -218,7 +218,7 @@ it('a denied request does not ask for parts that its home still has, even if the
   await settle();
 });
 
-it('a request that has waited for far parts for its whole deadline is still counted in the nearest region', async () => {
+it('a request that waits its whole deadline for far parts is still counted in the nearest region', async () => {
   const { request, eu, ap } = open({ eu: 5, ap: 5 });
   await request([place({ us: 1 }, { id: 'other' })]);
   for (const { does } of [eu, ap]) {

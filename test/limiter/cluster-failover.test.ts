@@ -62,7 +62,7 @@ it('no request fails when a master is killed, and the count lacks only charges t
       return remaining;
     })
     .not.toBeNaN();
-  // Charges that clients heard of and the new master does not know. As many units could pass once more.
+  // Charges that clients know of and the new master does not. This many units could pass again.
   const lost = counted - (LIMIT - remaining);
   console.log(
     `a master was killed: ${results.length} requests, ${uncounted} not counted, ` +

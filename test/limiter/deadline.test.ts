@@ -1,4 +1,4 @@
-// No decision takes longer than its deadline, whatever hangs on the way. Identity is the real one.
+// No decision takes longer than its deadline, whatever hangs on the way. The tests use the real code for identity.
 
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
@@ -80,11 +80,11 @@ describe('a decision', () => {
     const { decision, tookMs } = await openIsolate(regions).decide({ plan: planAfter(never) });
     expect(decision).toMatchObject({ kind: 'degraded', reason: 'timeout' });
     expect([asked.slice(0, 2), tookMs]).toEqual([['128 home take', '192 next take'], DEADLINE_MS]);
-    // The isolate does not know yet how far the other one is.
+    // The isolate does not know yet how far away the other region is.
     expect(asked.slice(2)).toEqual(['256 next probe']);
   });
 
-  it('waits for new rules for half of the time that is left, and stands if they take longer', async () => {
+  it('waits for new rules for half of the time that is left, and then uses the old rules', async () => {
     const { regions, asked } = createRegions({ announces: 'that' });
     const source = createSource({ load: never });
     source.asks = overdue;
@@ -94,7 +94,7 @@ describe('a decision', () => {
     expect(asked.filter((line) => line.includes('refund'))).toEqual([]);
   });
 
-  it('waits for the refund of outdated charges for half of the time that is left, then uses the new rules', async () => {
+  it('waits for the refund of outdated charges for half of the time left, then uses the new rules', async () => {
     const { regions, asked } = createRegions({ announces: 'that', run: onlyWithAnnouncement });
     const source = createSource();
     source.asks = overdue;
@@ -123,7 +123,7 @@ describe('a decision', () => {
       '128 home take with announcement',
       '192 next take with announcement',
       '208 next refund',
-      // From 232 on the second pass looks the caller up again.
+      // From 232 ms on, the second round looks the caller up again.
       '244 home take',
       '250 next take',
     ]);
@@ -167,7 +167,7 @@ it('a decision never takes longer than the deadline plus the time that a far reg
       source.asks = { ...overdue, isOverdue };
       const plan = planAfter(() => after(lookUp).then(() => undefined));
       const { tookMs } = await openIsolate(regions, { source }).decide({ plan });
-      // A region that has answered once gets twice as long, in each of two passes.
+      // Each of two rounds gives a region that has answered twice the time that it took.
       const farMs = next <= DEADLINE_MS && home > 0 ? 4 * next : 0;
       expect(tookMs).toBeLessThanOrEqual(DEADLINE_MS + farMs);
     }),
@@ -175,7 +175,7 @@ it('a decision never takes longer than the deadline plus the time that a far reg
   );
 });
 
-/** Once the news is known, nothing answers. */
+/** Answers a call that asks for the announcement. Every other call hangs. */
 const onlyWithAnnouncement: CounterStore['run'] = (call, signal) =>
   call.withAnnouncement ? answers()(call, signal) : hangs(signal);
 const wait = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));

@@ -57,7 +57,7 @@ export function createIsolates(engine: Engine, count: number) {
 
 type Results = Awaited<ReturnType<typeof askCounters>>['answer'];
 
-/** Only Redis can tell whether a request starts a block, and a rule that counts denied requests must count this one. */
+/** Redis must see a request that may start a block, and a request of a rule that counts denied requests. */
 function isKnownDenied(denials: KnownDenials, checks: readonly RuleCheck[], nowMs: number): boolean {
   const known = checks.filter((check) => denials.find('home', check, nowMs, 'announcement'));
   const isTold = checks.some((check) => check.countDenied || (check.blockMs && !known.includes(check)));
@@ -75,7 +75,7 @@ export function createRandom(seed: number): () => number {
   };
 }
 
-/** Random times between requests, this many times as often as the check allows. */
+/** Random gaps between requests. On average, `load` times as many requests come as the check allows. */
 export function createGaps(check: RuleCheck, load: number, random: () => number): () => number {
   const meanMs = (check.windowMs * check.cost) / (check.limit * load);
   return () => Math.floor(-Math.log(1 - random()) * meanMs + random());

@@ -54,7 +54,7 @@ const blockingRule = fc.record({
 
 type Shape = Pick<RuleCheck, 'limit' | 'extra' | 'cost' | 'windowMs'>;
 const costThatFits = ({ limit, extra = limit, cost }: Shape) => Math.min(cost, limit, extra);
-/** For a cost that fits into the limit. No algorithm needs more than two windows. */
+/** The longest wait for a cost that fits into the limit. No algorithm needs more than two windows. */
 const longestWaitMs = ({ windowMs }: Shape) => 2 * windowMs;
 
 interface Step {
@@ -101,7 +101,7 @@ const admissions = (steps: readonly Step[], of: 'remembering' | 'twin') =>
 const expectSame = (steps: readonly Step[]) =>
   expect(admissions(steps, 'remembering')).toBe(admissions(steps, 'twin'));
 
-/** A run of denials ends when something is free again. Each isolate with a denial of the run must ask once. */
+/** A run of denials ends when the counters admit a request. In each run, every isolate that is denied must ask once. */
 function fewestAsked(steps: readonly Step[]): number {
   let asked = 0;
   let told = new Set<number>();
@@ -118,7 +118,7 @@ function fewestAsked(steps: readonly Step[]): number {
 const deniedAsked = (steps: readonly Step[]) =>
   steps.filter(({ remembering }) => remembering.asked && !remembering.allowed).length;
 
-/** Any rules side by side, most of them of the kind whose denials are remembered. */
+/** Any rules together. For most of them, isolates remember denials. */
 const rules = fc.array(
   fc.record({
     ...shape,
@@ -139,7 +139,7 @@ const rules = fc.array(
 
 type AnyRule = typeof rules extends fc.Arbitrary<(infer R)[]> ? R : never;
 
-/** The first rule has no seats and does not only log, so that there is something to remember. */
+/** The first rule has no seats and does not only log, so that isolates have denials to remember. */
 function checksOf(chosen: readonly AnyRule[]): [RuleCheck, ...RuleCheck[]] {
   const shared = nextSubject();
   return chosen.map(({ holdsSeat, sharesKey, blocks, algorithm, extra, isShadow, countDenied, ...rule }, i) =>

@@ -17,7 +17,7 @@ import { createRegionWatch } from '../../src/limiter/region-watch.ts';
 export const START_MS = 1_800_000_000_000;
 export const DEADLINE_MS = 256;
 
-/** Hardly used, so nothing is asked of other regions. */
+/** The counter is hardly used, so the isolate asks no other region for its part. */
 const admitted = { allowed: true, remaining: 10, resetAtMs: 1, retryAfterMs: 0, granted: 0, delayMs: 0 };
 type Run = CounterStore['run'];
 export const fails = (failure: CounterStoreFailure) => () =>
@@ -51,7 +51,7 @@ export interface FakeRegion extends LimiterRegion {
   readonly does: Behaviour;
   /** Opens the breaker, like five failures in a row. */
   readonly trip: () => void;
-  /** What operators hear of the region. */
+  /** What the isolate has reported to operators about the region. */
   readonly reported: string[];
   /** Calls after a response that have not been answered yet. */
   readonly inFlight: () => readonly string[];

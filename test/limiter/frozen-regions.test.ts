@@ -4,7 +4,7 @@ import { createRegion, createRegions, DEADLINE_MS, type FakeRegion, hangingRun }
 import { createCheck, openIsolate, type TestPlan, useFakeTime } from './limiter-harness.ts';
 
 useFakeTime();
-/** Two a second, which no rule denies. */
+/** Two requests a second, which no rule denies. */
 const EVERY_MS = 500;
 const plan: TestPlan = async () => ({
   kind: 'checks',
@@ -28,7 +28,7 @@ const frozen = (...names: string[]) =>
 describe('at two requests a second', () => {
   it.each([
     ['the only region', ['us'], 5],
-    // Each request has time for two of them.
+    // Each request has time for two regions.
     ['both of two regions', ['us', 'eu'], 5],
     ['all of three regions', ['us', 'eu', 'ap'], 10],
     ['all of four regions', ['us', 'eu', 'ap', 'sa'], 15],

@@ -13,7 +13,7 @@ const withRule =
   async () => ({ kind: 'checks', checks: [createCheck({ onUnavailable })] });
 
 describe('a bug on the way to a region', () => {
-  it('is reported, the next region counts, and the decision says so', async () => {
+  it('is reported, the next region counts, and the decision names the failover', async () => {
     const { regions, home } = createRegions({ run: hasBug }, {});
     const { decision } = await openIsolate(regions).decide();
     expect(decision).toMatchObject({ kind: 'counted', allowed: true, failedOver: 'internal-error' });
@@ -88,7 +88,7 @@ describe('a bug in the limiter', () => {
     await settle();
     expect(errors).toEqual(Array(50).fill(bug));
     expect([home, next].map(({ breaker }) => breaker.state(Date.now()))).toEqual(['closed', 'closed']);
-    // Operators hear nothing of the regions, and nobody looks whether they are well.
+    // The isolate reports no region to operators, and probes none.
     expect([home.reported, next.reported, asked]).toEqual([[], [], []]);
   });
 

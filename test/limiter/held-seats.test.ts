@@ -45,7 +45,7 @@ it('a seat that Redis has forgotten is taken again', async () => {
   await held.end();
 });
 
-it('a seat that another connection has taken meanwhile is lost, and not asked for again', async () => {
+it('a connection loses a seat that another connection has taken, and does not ask for it again', async () => {
   const store = createNotingStore();
   const { held, operations } = await hold(store);
   await forget(store);

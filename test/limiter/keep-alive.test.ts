@@ -1,4 +1,4 @@
-// When a client leaves, the runtime drops the rest of its request, except for work that was handed over before.
+// When a client leaves, the runtime drops the rest of its request, except for work passed to waitUntil.
 import { describe, expect, it, vi } from 'vitest';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { fails } from './fake-regions.ts';
@@ -22,7 +22,7 @@ function start() {
     };
   }
   const isolate = openIsolate(seenFrom(regions, 0));
-  /** Whether the request hands work over while a region counts it. */
+  /** Whether the request passes work to waitUntil while a region counts the request. */
   const handsOver = async (...checks: readonly RuleCheck[]) => {
     let isHandedOver = false;
     await isolate.decide({
@@ -37,7 +37,7 @@ function start() {
   return { us, eu, handsOver };
 }
 
-/** The same after an answer of the nearest region. */
+/** An isolate whose nearest region has just answered. */
 async function open() {
   const isolate = start();
   await isolate.handsOver(checkOf('warm-up'));
@@ -45,17 +45,17 @@ async function open() {
 }
 
 describe('while it waits for one call, a request', () => {
-  it('hands nothing over if its region has just answered, and nothing has to be given back', async () => {
+  it('passes nothing to waitUntil if its region has just answered, and nothing has to be given back', async () => {
     const { handsOver } = await open();
     expect(await handsOver(checkOf('one'), checkOf('two'))).toBe(false);
   });
 
-  it('hands over if its region has never answered', async () => {
+  it('passes the call to waitUntil if its region has never answered', async () => {
     const { handsOver } = start();
     expect(await handsOver(checkOf('one'))).toBe(true);
   });
 
-  it('hands over a second after the last answer, so that the breaker learns of a region that hangs', async () => {
+  it('passes the call to waitUntil a second after the last answer, so that the breaker learns of a hang', async () => {
     const { handsOver } = await open();
     await vi.advanceTimersByTimeAsync(999);
     expect(await handsOver(checkOf('one'))).toBe(false);
@@ -64,7 +64,7 @@ describe('while it waits for one call, a request', () => {
     expect(await handsOver(checkOf('one'))).toBe(false);
   });
 
-  it('hands over after a failure of its region', async () => {
+  it('passes the call to waitUntil after a failure of its region', async () => {
     const { us, handsOver } = await open();
     const { run } = us.does;
     us.does.run = fails('unavailable');
@@ -78,12 +78,12 @@ describe('while it waits for one call, a request', () => {
     ['a turn in a queue', withRule({ action: 'throttle' })],
     ['a cost that the origin names', withRule({ costFromOrigin: true })],
     ['a refund if the origin cannot be reached', withRule({ refundOnError: true })],
-  ])('hands over for %s', async (_, changes) => {
+  ])('passes the call to waitUntil for %s', async (_, changes) => {
     const { handsOver } = await open();
     expect(await handsOver(checkOf('plain'), { ...checkOf('special'), ...changes })).toBe(true);
   });
 
-  it('hands over if it leases units, and only then', async () => {
+  it('passes the call to waitUntil if it leases units, and only then', async () => {
     const { us, handsOver } = await open();
     const { run } = us.does;
     let leases = false;
@@ -102,14 +102,14 @@ describe('while it waits for one call, a request', () => {
   });
 });
 
-describe('a request that several regions count hands over', () => {
-  it('if they are called at once', async () => {
+describe('a request that several regions count passes its calls to waitUntil', () => {
+  it('if it calls the regions at once', async () => {
     const { handsOver } = await open();
     await handsOver(aloneIn('eu', 'far'));
     expect(await handsOver(checkOf('near'), aloneIn('eu', 'far'))).toBe(true);
   });
 
-  it('if the second is called because the first has denied it', async () => {
+  it('if it calls the second region because the first has denied it', async () => {
     const { eu, handsOver } = await open();
     const split = checkOf('split', { limit: 4 });
     // eu is not idle, and cedes nothing.

@@ -48,7 +48,7 @@ describe('a denial is known', () => {
     expect(find(check, 60_000)).toBeUndefined();
   });
 
-  it('for as long as the last answer said', () => {
+  it('for the retry time of the last answer', () => {
     const { denials, find } = rememberedAs([[check, deniedFor(500)]]);
     denials.remember('home', check, deniedFor(900), { ...MOMENT, askedAtMs: ASKED_AT_MS + 100 });
     expect(find(check, 999)?.retryAfterMs).toBe(1);
@@ -99,20 +99,20 @@ describe('Redis is asked', () => {
     expect(find(check, 0)).toBeDefined();
   });
 
-  it('in another announcement, and all earlier denials are forgotten', () => {
+  it('after a new announcement, and the isolate forgets all earlier denials', () => {
     const { find } = rememberedAs([[check, deniedFor(500)]]);
     expect(find(check, 1, { announcement: 'next' })).toBeUndefined();
     expect(find(check, 1)).toBeUndefined();
   });
 
-  it('after an answer of another announcement', () => {
+  it('if a later answer belongs to another announcement', () => {
     const { denials, find } = rememberedAs([[check, deniedFor(500)]]);
     denials.remember('home', other, deniedFor(500), { ...MOMENT, announcement: 'next' });
     expect(find(other, 1, { announcement: 'next' })).toBeDefined();
     expect(find(check, 1, { announcement: 'next' })).toBeUndefined();
   });
 
-  it('in another region', () => {
+  it('if another region has denied', () => {
     const { find } = rememberedAs([[check, deniedFor(500)]]);
     expect(find(check, 1, { region: 'next' })).toBeUndefined();
     expect(find(check, 1)).toBeDefined();

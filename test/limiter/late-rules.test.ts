@@ -14,7 +14,7 @@ useFakeTime();
 /** Longer than a request waits, and longer than an isolate trusts rules without an answer. */
 const LOAD_MS = 600;
 
-/** An isolate that has been idle with old rules, while its region already announces new ones, which KV brings late. */
+/** An isolate with old rules has been idle. Its region already announces new rules, which KV delivers late. */
 async function open(idleMs = 500, loadMs = LOAD_MS) {
   const texts = new Map<string, string>();
   let kvMs = 0;
@@ -63,7 +63,7 @@ async function open(idleMs = 500, loadMs = LOAD_MS) {
   return { us, before, after, loads, errors, decide, settle: isolate.settle };
 }
 
-it('the next request asks again as soon as new rules have come too late for a request', async () => {
+it('after new rules arrive too late for a request, the next request asks for the announcement again', async () => {
   const { before, after, loads, errors, decide, settle } = await open();
   const waited = await decide();
   expect(waited).toMatchObject({
@@ -84,7 +84,7 @@ it('the next request asks again as soon as new rules have come too late for a re
   });
   await vi.advanceTimersByTimeAsync(1);
   expect(await Promise.all(loads)).toEqual([true]);
-  // The rules that came are already too old to be trusted, and their load was no failure that keeps requests from asking.
+  // The loaded rules are already too old to trust. Their load did not fail, so it keeps no request from asking.
   expect(await decide()).toMatchObject({
     kind: 'counted',
     rules: after.rules,
@@ -106,7 +106,7 @@ it('the next request asks again as soon as new rules have come too late for a re
 describe('an isolate that was idle for a minute', () => {
   const LAPSED_MS = 60_000;
 
-  it('waits for the new rules beyond the deadline, and they decide with a deadline of their own', async () => {
+  it('waits for the new rules beyond the deadline, and decides by them', async () => {
     const { after, decide, settle } = await open(LAPSED_MS);
     const { tookMs, ...decided } = await decide();
     expect(decided).toMatchObject({ kind: 'counted', rules: after.rules, isStale: false });
@@ -114,20 +114,20 @@ describe('an isolate that was idle for a minute', () => {
     await settle();
   });
 
-  it('decides by the old rules a millisecond before that', async () => {
+  it('decides by the old rules a millisecond before the minute is over', async () => {
     const { before, decide, settle } = await open(LAPSED_MS - 1);
     expect(await decide()).toMatchObject({ rules: before.rules, isStale: true, tookMs: DEADLINE_MS / 2 });
     await settle();
   });
 
-  it('decides by the old rules if the new ones take more than two seconds, and the next request does not wait', async () => {
+  it('decides by the old rules if loading takes over two seconds, and the next request does not wait', async () => {
     const { before, decide, settle } = await open(LAPSED_MS, 5_000);
     expect(await decide()).toMatchObject({ rules: before.rules, isStale: true, asks: [true], tookMs: 2_000 });
     expect(await decide()).toMatchObject({ rules: before.rules, isStale: true, asks: [false], tookMs: 0 });
     await settle();
   });
 
-  it('asks with every request until a region answers', async () => {
+  it('asks for the announcement with every request until a region answers', async () => {
     const { us, after, decide, settle } = await open(LAPSED_MS);
     const { run } = us.does;
     const asked: unknown[] = [];

@@ -1,4 +1,5 @@
-// Whatever isolates lease, and whenever they use it: all admissions together keep to the definition of the algorithm.
+// Isolates lease any number of units and use them at any time. All their admissions together follow the definition of
+// the algorithm.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { findBeyond } from '../../local/simulator/ledger.ts';

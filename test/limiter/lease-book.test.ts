@@ -109,7 +109,7 @@ describe('a book of leases', () => {
     warmUp();
     expect(claim()).toBe(100);
     clock.ms += 1;
-    // The region says 800 now: 900 before, minus the 99 that it has granted, minus this request.
+    // The region now reports 800: 900 before, minus the 99 that it has granted, minus this request.
     expect(note(0, check, '', 800)).toBe(899);
   });
 

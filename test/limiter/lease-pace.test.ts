@@ -9,7 +9,7 @@ const resetAtMs = START_MS + 60_000;
 function open() {
   const measured = startMeasuring(START_MS);
   let ms = START_MS;
-  /** So many requests, each so long after the one before. */
+  /** Sends this many requests, one every `everyMs`. */
   const use = (requests: number, everyMs: number) => {
     for (let i = 0; i < requests; i += 1) {
       ms += everyMs;
@@ -67,7 +67,7 @@ describe('the pace of an isolate', () => {
 });
 
 describe('the estimated number of isolates that use a counter', () => {
-  it('is that of the whole region until the isolate has compared two answers', () => {
+  it('is the number of isolates in the region until the isolate has compared two answers', () => {
     const { tell, pace } = open();
     expect(pace(7).isolates).toBe(7);
     tell(900, 1);
@@ -88,7 +88,7 @@ describe('the estimated number of isolates that use a counter', () => {
     expect(pace().isolates).toBe(3);
   });
 
-  it('is never higher than that of the region', () => {
+  it('is never higher than the number of isolates in the region', () => {
     const { tell, pace } = open();
     tell(900, 1);
     tell(600, 100);
@@ -119,8 +119,8 @@ describe('the estimated number of isolates that use a counter', () => {
   });
 });
 
-describe('the known rest of a counter', () => {
-  it('is the number that the region named last', () => {
+describe('the known remainder of a counter', () => {
+  it('is the number that the region reported last', () => {
     const { tell, pace } = open();
     tell(900, 1);
     tell(0, 0);

@@ -32,7 +32,7 @@ describe('a lease', () => {
     expect(lastsMs({ ...minute, borders }, atMs + 6_000)).toBe(borders[3] - atMs - 6_010);
   });
 
-  it('is not given in the last moment', () => {
+  it('is not given in the last moment of its window', () => {
     expect(lastsMs(minute, START_MS + 59_995)).toBeLessThan(0);
   });
 });

@@ -14,10 +14,10 @@ export interface LeaseWorld {
   readonly seed: number;
   readonly check: RuleCheck;
   readonly isolates: number;
-  /** The most that two clocks differ. */
+  /** The largest difference between two clocks. */
   readonly skewMs: number;
   readonly longestWayMs: number;
-  /** The part of all answers that is lost. */
+  /** The fraction of all answers that is lost. */
   readonly lossRate: number;
   readonly lastsMs: number;
 }
@@ -31,12 +31,12 @@ export interface Played {
 interface Isolate {
   readonly book: LeaseBook;
   readonly nowMs: () => number;
-  /** Requests in a millisecond, until then. */
+  /** Requests per millisecond, until `untilMs`. */
   perMs: number;
   untilMs: number;
 }
 
-/** No requests, few, many, and more than the limit lets pass. */
+/** No requests, few, many, and more than the limit admits. */
 const PACES = [0, 0.05, 0.2, 0.3, 0.4, 2];
 
 export function playLeases(world: LeaseWorld): Played {

@@ -29,7 +29,7 @@ describe('an isolate that is busy with a counter', () => {
     expect(remainingOf(await sendMany(300))).toEqual(downFrom(999, 300));
   });
 
-  // Each request waits for its answer. A refill takes so long that leases run dry meanwhile.
+  // Each request waits for its answer. A new lease takes so long that the old one runs dry before it arrives.
   it.each([1, 2, 3, 4, 5])(
     'counts Remaining down one by one while the next lease is on its way (seed %d)',
     async (seed) => {
@@ -56,7 +56,7 @@ describe('an isolate that is busy with a counter', () => {
     await useUp(region);
     const before = takes();
     expect((await sendMany(200)).at(-1)?.allowed).toBe(false);
-    // One for the next lease, and one for the first request that finds no unit.
+    // One call for the next lease, and one for the first request that finds no unit.
     expect(takes() - before).toBe(2);
   });
 

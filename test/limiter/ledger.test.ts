@@ -35,8 +35,8 @@ function failedOver() {
   return { nearest, store, ...openLedger({ store, checks: ALL, silent: [nearest] }) };
 }
 
-describe('after a failover, the ledger tells the region that counted, and not the nearest one,', () => {
-  it('to refund a client that leaves before its turn: its place in the queue, and charges of rules that refund errors', async () => {
+describe('after a failover, the ledger sends only to the region that counted, not to the nearest one,', () => {
+  it('the refund of a client that leaves its queue: its place, and charges of rules that refund errors', async () => {
     const { nearest, store, ledger } = failedOver();
     await ledger.refund();
     const checks = [charged(refunded), charged(queued)];
@@ -44,7 +44,7 @@ describe('after a failover, the ledger tells the region that counted, and not th
     expect(nearest.asked).toEqual([]);
   });
 
-  it('to refund an error: only charges of rules that refund errors', async () => {
+  it('the refund of an error: only charges of rules that refund errors', async () => {
     const { nearest, store, ledger } = failedOver();
     await ledger.refundError();
     expect(store.asked).toEqual([{ operation: 'refund', checks: [charged(refunded)] }]);
@@ -54,15 +54,15 @@ describe('after a failover, the ledger tells the region that counted, and not th
   it.each([
     ['more than the charge', 8, [{ operation: 'settle', checks: [charged(settled, { cost: 3 })] }]],
     ['less than the charge', 2, [{ operation: 'refund', checks: [charged(settled, { cost: 3, want: 2 })] }]],
-    ['equal to the charge, which needs no call', 5, []],
-  ])('about a real cost that is %s', async (_, cost, asked) => {
+    ['equal to the charge', 5, []],
+  ])('the settlement of a real cost that is %s', async (_, cost, asked) => {
     const { nearest, store, ledger } = failedOver();
     await ledger.settle(cost);
     expect(store.asked).toEqual(asked);
     expect(nearest.asked).toEqual([]);
   });
 
-  it('that seats are still held', async () => {
+  it('the renewal of seats', async () => {
     const { nearest, store, ledger } = failedOver();
     await store.run({ operation: 'take', checks: [seat] }, AbortSignal.timeout(1_000));
     expect(await ledger.renew()).toBe(true);
@@ -99,7 +99,7 @@ it('the ledger knows the shortest lifetime of its seats', () => {
   expect(seatMsOf(spending)).toBeUndefined();
 });
 
-describe('seats are released', () => {
+describe('the ledger releases seats', () => {
   it('where they were counted, and in stores that did not answer', async () => {
     const { nearest, store, ledger, errors } = failedOver();
     await ledger.release();
@@ -131,7 +131,7 @@ describe('seats are released', () => {
     },
   );
 
-  it.each(['store', 'nearest'] as const)('until the release is answered (%s)', async (failing) => {
+  it.each(['store', 'nearest'] as const)('again only until the store answers (%s)', async (failing) => {
     const { ledger, errors, ...stores } = failedOver();
     stores[failing].losesAnswers = 1;
     let isOver = false;
@@ -146,7 +146,7 @@ describe('seats are released', () => {
     expect([stores[failing].asked.length, errors.length, vi.getTimerCount()]).toEqual([2, 1, 0]);
   });
 
-  it('again after pauses that chance makes up to twice as long', async () => {
+  it('again after random pauses of up to twice the usual length', async () => {
     vi.mocked(Math.random).mockReturnValue(0.5);
     const { nearest, ledger } = failedOver();
     nearest.losesAnswers = 1;
@@ -158,7 +158,7 @@ describe('seats are released', () => {
     await releasing;
   });
 
-  it('in the isolate itself if it has decided alone', async () => {
+  it('in the isolate itself if the isolate has decided alone', async () => {
     const local = createLocalLimiter({ now: () => START_MS, capPerSecond: 0 });
     const decide = (seatId: string) => {
       const { ledger } = openLedger({});
@@ -239,7 +239,7 @@ describe('the ledger never throws', () => {
       const releasing = ledger.release();
       await vi.advanceTimersByTimeAsync(60_000);
       await releasing;
-      // One call for both: seats that are held there, and seats that may be.
+      // One call releases the seats that the store holds and the seats that it may hold.
       expect([calls, errors.length]).toEqual([8, 8]);
     },
   );
@@ -263,7 +263,7 @@ it.each([
   ['a refund', refunded, true],
   ['a settlement', settled, true],
   ['nothing', spending, false],
-])('the ledger knows what may follow a decision: %s', (_, check, expected) => {
+])('the ledger knows whether a decision needs a follow-up: %s', (_, check, expected) => {
   const { ledger } = openLedger({ store: createNotingStore(), checks: [spending, check] });
   expect(ledger.needsFollowUp).toBe(expected);
 });

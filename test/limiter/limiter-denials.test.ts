@@ -26,7 +26,7 @@ async function openDenied(...[home, next]: Partial<Parameters<typeof createRegio
 }
 
 describe('a denial that is known', () => {
-  it('is not asked for again until the millisecond it ends', async () => {
+  it('is repeated from memory until the millisecond in which it ends', async () => {
     const { decide, asked, home } = await openDenied();
     home.does.run = answers();
     passMs(4_999);
@@ -41,7 +41,7 @@ describe('a denial that is known', () => {
     expect([asked, tookMs]).toEqual([[], 0]);
     passMs(1);
     expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: true });
-    // The census is asked along with it.
+    // The isolate also reports to the census.
     expect(asked.filter((line) => !line.includes('present'))).toEqual(['5000 home take']);
   });
 
@@ -66,7 +66,7 @@ describe('a denial that is known', () => {
     expect(asked.filter((line) => line === '0 home take')).toHaveLength(2);
   });
 
-  it('in a cluster is asked for every time, because it may be taken back there', async () => {
+  it('of a cluster is not repeated from memory, because a cluster may take it back', async () => {
     const { decide, asked } = await openDenied({ isCluster: true });
     await decide();
     expect(asked).toEqual(['0 home take']);

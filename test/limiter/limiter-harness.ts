@@ -94,7 +94,7 @@ export function createSource(changes: Partial<SnapshotSource> = {}): FakeSource 
 
 export type TestPlan = PlannedDecision['plan'];
 export interface TestRequest extends Partial<PlannedDecision> {
-  /** Called from now on with what shadow rules would have done. */
+  /** From now on, the limiter calls this with the results of shadow rules. */
   readonly onShadow?: LimiterOptions['onShadow'];
 }
 

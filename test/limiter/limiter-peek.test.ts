@@ -56,7 +56,7 @@ describe('an isolate reports to the census', () => {
     let ids = 0;
     const { regions, asked } = createRegions({});
     const { decide } = openIsolate(regions, { isolateId: () => `id-${++ids}` });
-    // Soon again at first, then once a minute.
+    // Reports are frequent at first. Later, there is one a minute.
     for (const ms of [0, 1, 4_998, 1, 1, 4_999, 1, 59_998, 1, 1]) {
       passMs(ms);
       await decide();
@@ -86,7 +86,7 @@ describe('an isolate reports to the census', () => {
   it.each([
     ['hangs', never],
     ['fails', fails('unavailable')],
-  ])('while no request waits for it: no harm is done if the report %s', async (_, present) => {
+  ])('without delaying or failing a request, even if the report %s', async (_, present) => {
     const { regions, home, asked } = createRegions({ present });
     home.census.tell(7);
     const { decide } = openIsolate(regions);

@@ -15,7 +15,7 @@ const takes = (lines: readonly string[]) => lines.filter((line) => line.endsWith
 const passMs = (ms: number) => vi.setSystemTime(Date.now() + ms);
 
 describe('a denial that is remembered', () => {
-  it('may be of a rule that another region counts', async () => {
+  it('may come from a rule that another region counts', async () => {
     const { decide, asked, settle, lines, eu } = openRegions();
     const checks = [near(), aloneIn('eu', 'far')];
     eu.does.run = denies(5_000);
@@ -50,7 +50,7 @@ describe('a denial that is remembered', () => {
     expect(await decide(checks)).toMatchObject({ results: [{ check: { id: 'far' } }] });
   });
 
-  it('of a rule that one region counts holds for any nearest region', async () => {
+  it('of a rule that one region counts holds, whichever region is nearest', async () => {
     const { decide, asked, settle, lines, eu, regions } = openRegions();
     const far = aloneIn('eu', 'far');
     eu.does.run = denies(5_000);
@@ -90,7 +90,7 @@ describe('a denial that is remembered', () => {
 });
 
 describe('a denial is not remembered', () => {
-  /** `us` has used up its six. `eu` has all of its own, and does not cede them. */
+  /** `us` has used up its six units. `eu` still has all of its units, and does not cede them. */
   async function openUsedUp() {
     const opened = openRegions(['us', 'eu']);
     const { run } = opened.eu.does;
@@ -170,8 +170,8 @@ describe('clients read', () => {
   });
 });
 
-describe('a subject whose home is gone', () => {
-  it.each(['open', 'closed'] as const)('is decided by its rule, which is %s', async (onUnavailable) => {
+describe('a subject whose home is down', () => {
+  it.each(['open', 'closed'] as const)('follows the fallback of its rule: %s', async (onUnavailable) => {
     const { decide, settle, asked, us, eu, ap, regions } = openRegions();
     const check = near({ rule: { onUnavailable } });
     // All parts move to eu.

@@ -109,27 +109,27 @@ const due: Probe = { expected: 'this', isOverdue: false, isLapsed: false, askedA
 const overdue: Probe = { ...due, isOverdue: true };
 const announces = 'that';
 
-describe('the limiter lets a request go on, and says why, when its store', () => {
+describe('the limiter lets a request go on, and names the reason, if', () => {
   it.each(['timeout', 'unavailable', 'bad-reply', 'script-failed'] as const)(
-    'fails with %s',
+    'the store fails with %s',
     async (failure) => {
       const { decision } = await decide({ run: () => Promise.reject(new CounterStoreError(failure, 'x')) });
       expect(decision).toMatchObject({ kind: 'degraded', allowed: true, reason: failure, fallback: 'open' });
     },
   );
 
-  it('or the plan has a bug', async () => {
+  it('the plan has a bug', async () => {
     const plan = { kind: 'checks', checks: undefined } as unknown as Plan;
     const { decision } = await decide({ plan });
     expect(decision).toMatchObject({ kind: 'degraded', allowed: true, reason: 'internal-error' });
   });
 
-  it('has a bug', async () => {
+  it('the store has a bug', async () => {
     const { decision } = await decide({ run: () => Promise.reject(new TypeError('x')) });
     expect(decision).toMatchObject({ kind: 'degraded', allowed: true, reason: 'internal-error' });
   });
 
-  it('answers for fewer checks than it was given', async () => {
+  it('the store answers for fewer checks than it was given', async () => {
     const { decision } = await decide({ run: async () => ({ nowMs: 1, outcomes: [] }) });
     expect(decision).toMatchObject({ kind: 'degraded', allowed: true, reason: 'bad-reply' });
   });
@@ -190,7 +190,7 @@ describe('when it is time to ask which rules are in force, the limiter', () => {
     expect((await decide({ probe: due })).asked).toEqual(['take with announcement', 'confirmed']);
   });
 
-  it('does not take silence for an answer', async () => {
+  it('does not treat a failed call as an answer', async () => {
     const run = () => Promise.reject(new CounterStoreError('timeout', 'x'));
     expect((await decide({ probe: overdue, run })).asked).toEqual(['take with announcement']);
   });
@@ -200,7 +200,7 @@ describe('when it is time to ask which rules are in force, the limiter', () => {
     expect(asked).toEqual(['take with announcement', 'confirmed']);
   });
 
-  it('counts by the rules it has, and says so, if the announcement alone cannot be read', async () => {
+  it('counts by its rules, and marks the decision as stale, if only the announcement cannot be read', async () => {
     const { decision, asked } = await decide({ probe: overdue, announces: undefined });
     expect(asked).toEqual(['take with announcement', 'failed']);
     expect(decision).toMatchObject({ kind: 'counted', rulesVersion: 'old', isStale: true });
@@ -222,7 +222,7 @@ describe('when it is time to ask which rules are in force, the limiter', () => {
   it.each([
     ['cannot be read', async () => false],
     ['hang', () => new Promise<boolean>((resolve) => setTimeout(() => resolve(true), 60))],
-  ])('goes on with the rules it has, and says so, if the new rules %s', async (_, load) => {
+  ])('goes on with its rules, and marks the decision as stale, if the new rules %s', async (_, load) => {
     const { decision, beforeResponse } = await decide({ probe: overdue, announces, load });
     expect(decision).toMatchObject({ kind: 'counted', allowed: true, rulesVersion: 'old', isStale: true });
     expect(beforeResponse).toEqual(['take with announcement', 'load that', 'failed']);

@@ -67,7 +67,7 @@ describe('a rule that is local', () => {
     ['gcra', undefined, undefined],
     ['sliding-window-buckets', 50, 50],
     ['sliding-window-buckets', 5, 5],
-  ] as const)('%s: of an extra of %s, one of 7 isolates gets %s', (algorithm, extra, part) => {
+  ] as const)('(%s) with an extra of %s gives each of 7 isolates %s', (algorithm, extra, part) => {
     const check = checkFor('local', { algorithm, extra, limit: 70 });
     const [result] = startLocal({ isolates: 7 }).decide(check).local?.results ?? [];
     expect(result?.check).toEqual({ ...check, limit: 10, extra: part });
@@ -94,10 +94,10 @@ describe('a rule that is local', () => {
     for (const algorithm of COUNTED_ALIKE) expectUndivided(algorithm, 'local', 1);
   });
 
-  it('that throttles makes no request wait longer than it says', () => {
+  it('that throttles makes no request wait longer than its maximum delay', () => {
     const local = startLocal({ isolates: 10 });
     const throttling = { action: 'throttle', maxDelayMs: 5_000 } as const;
-    // The requests before it take 5 s at a pace of 19 a second.
+    // The requests ahead of the last one take 5 s at a pace of 19 a second.
     const check = checkFor('local', { algorithm: 'leaky-bucket', limit: 19, extra: 96, rule: throttling });
     const results = Array.from({ length: 96 }, () => local.decide(check).local?.results[0]?.outcome);
     const delaysMs = results.flatMap((outcome) => (outcome?.allowed ? [outcome.delayMs] : []));
@@ -152,7 +152,7 @@ describe('with an open and a local rule together', () => {
     ['open', 1, 5, 'open'],
     ['local', 5, 1, 'local'],
     ['both', 1, 1, 'local'],
-  ])('the fallback of a denial is that of the rule that denied: %s', (_, openLimit, localLimit, fallback) => {
+  ])('a denial names the fallback of the rule that denied: %s', (_, openLimit, localLimit, fallback) => {
     const local = startLocal();
     local.decide(...both(openLimit, localLimit));
     const decision = local.decide(...both(openLimit, localLimit));

@@ -53,7 +53,7 @@ function open(part: number, algorithm: AlgorithmId = 'sliding-window-counter') {
     return decision?.results[0]?.outcome.allowed === true;
   };
   const settle = () => settleAll(later, regions);
-  /** Where each region says that the counter is. */
+  /** The home of the counter, according to each region. */
   const homes = () => regions.map((region) => region.peek({ ...placed.check, limit: part })?.cededTo);
   const calls = (operation: string) =>
     regions.flatMap((region) => region.calls.filter((call) => call.operation === operation));
@@ -91,7 +91,7 @@ describe('a small limit whose parts would be rounded', () => {
       vi.setSystemTime(START_MS + WINDOW_MS + (i * WINDOW_MS) / 12);
       passed += await spread(world, 1, i);
     }
-    // One counter of six leaves one unused; three of two would leave three.
+    // One counter of six units leaves one unit unused. Three counters of two units would leave three.
     expect(passed).toBe(5);
   });
 
@@ -173,7 +173,7 @@ describe('requests from changing regions', () => {
   });
 });
 
-/** The largest estimate of all admissions together, as one counter would have made it. */
+/** The largest estimate that a single counter would have made of all admissions. */
 function worstEstimate(admittedAtMs: readonly number[]): number {
   const counts = new Map<number, number>();
   return admittedAtMs.reduce((worst, atMs) => {

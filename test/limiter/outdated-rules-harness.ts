@@ -27,7 +27,7 @@ export function open({ before, after, regions: names = ['us'] }: World) {
   let seats = 0;
   const plan: TestPlan = async ({ version }) => ({
     kind: 'checks',
-    // Each pass has its own seats.
+    // Each round has its own seats.
     checks: (version === 'old' ? before : after).map((check) =>
       check.algorithm === 'concurrency'
         ? { ...check, seatId: `seat-${String(++seats).padStart(11, '0')}` }
@@ -60,7 +60,7 @@ export const refundsWith = (region: ModelRegion, how: (run: CounterStore['run'])
   region.does.run = (call, signal) => (call.operation === 'refund' ? refund : run)(call, signal);
 };
 const wait = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
-/** The call arrives then, although its caller may have given up. */
+/** The call arrives after this time, although its caller may have given up. */
 export const arrivesAfter =
   (ms: number) =>
   (run: CounterStore['run']): CounterStore['run'] =>

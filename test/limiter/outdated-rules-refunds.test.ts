@@ -29,7 +29,7 @@ describe('a refund', () => {
     expect(used(last, us)).toBe(1);
   });
 
-  it('that is too slow to wait for still arrives: the request is not charged twice in the end', async () => {
+  it('that comes too late for the decision still arrives: the request is not charged twice in the end', async () => {
     const { us, decide, settle, errors } = open({ before: [kept, removed], after: [wider, added] });
     refundsWith(us, arrivesAfter(1_000));
     expect(await decide()).toMatchObject({ allowed: true, rulesVersion: 'new', tookMs: DEADLINE_MS / 2 });
@@ -39,7 +39,7 @@ describe('a refund', () => {
     expect(errors).toEqual([]);
   });
 
-  it('that is too slow to wait for may cost the last unit: the request is denied, and charged nothing in the end', async () => {
+  it('that comes too late may cost the last unit: the request is denied, and not charged in the end', async () => {
     const last = checkOf('kept', { limit: 1 });
     const { us, decide, settle } = open({ before: [last], after: [last] });
     refundsWith(us, arrivesAfter(1_000));
@@ -48,7 +48,7 @@ describe('a refund', () => {
     expect(used(last, us)).toBe(0);
   });
 
-  it('that is slow causes no lasting denial: the isolate does not remember the denial that the refund caused', async () => {
+  it('that comes too late causes one denial, which the isolate does not remember', async () => {
     const last = checkOf('kept', { limit: 1 });
     const { us, source, decide } = open({ before: [last], after: [last] });
     refundsWith(us, arrivesAfter(1_000));

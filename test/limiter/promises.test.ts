@@ -43,7 +43,7 @@ it.each<[string, Regions]>([
     if (round instanceof Promise || round.kind !== 'round') throw new Error('this isolate has its rules');
     decided = await limiter.decide(round, { kind: 'checks', checks: [createCheck({ lease: false })] });
   };
-  // The first decision does what an isolate does once.
+  // The first decision also does the one-time work of the isolate.
   await decide();
   const ready = Promise.resolve();
   const ofCaller = await promisesOf(async () => await ready);

@@ -1,4 +1,4 @@
-// What is decided, and what becomes of charges, if the only region that can count one of the rules is gone.
+// How Weir decides, and what becomes of charges, if the only region that can count one of the rules is down.
 import { describe, expect, it, vi } from 'vitest';
 import type { Decision } from '../../src/core/decision.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
@@ -18,7 +18,7 @@ describe('if the only region that counts a rule is down', () => {
     ['open', true],
     ['local', true],
     ['closed', false],
-  ] as const)('a rule that is %s decides, and says so', async (onUnavailable, allowed) => {
+  ] as const)('the fallback %s decides, and the decision names it', async (onUnavailable, allowed) => {
     const { decide, settle, us, eu, left } = openRegions();
     eu.does.run = fails('unavailable');
     const decision = await decide([near(), farIs(onUnavailable)]);

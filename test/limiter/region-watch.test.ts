@@ -17,7 +17,7 @@ import { openIsolate, useFakeTime } from './limiter-harness.ts';
 useFakeTime();
 const probesIn = (lines: readonly string[]) => lines.filter((line) => line.endsWith('probe'));
 
-describe('a region that is out', () => {
+describe('a region whose breaker is open', () => {
   it('is not probed before its time', async () => {
     const { regions, home, asked } = createRegions({}, {});
     const { decide } = openIsolate(regions);
@@ -101,7 +101,7 @@ describe('a region that is out', () => {
     expect(most).toBe(3);
   });
 
-  it('whose script does not run is no longer out, and the broken script is reported', async () => {
+  it('is back even if its script fails, and the isolate reports the broken script', async () => {
     const { regions, home } = createRegions({ run: fails('script-failed') }, {});
     const { decide, settle } = openIsolate(regions);
     home.trip();
@@ -111,7 +111,7 @@ describe('a region that is out', () => {
     expect([home.breaker.state(Date.now()), home.reported[0]]).toEqual(['closed', 'broken: x']);
   });
 
-  it('is not kept out by a bug in the probe', async () => {
+  it('is back even if the probe has a bug', async () => {
     const { regions, home } = createRegions({ run: () => Promise.reject(new TypeError('x')) }, {});
     const { decide, settle } = openIsolate(regions);
     home.trip();
@@ -124,7 +124,7 @@ describe('a region that is out', () => {
 
 describe('a script that failed for a request', () => {
   const isProbe: (call: Parameters<Behaviour['run']>[0]) => boolean = ({ checks }) => checks === PROBE_CHECKS;
-  /** Fails for requests, and for the probe as given. */
+  /** Fails for requests, and answers the probe with the given function. */
   const failing =
     (probe: Behaviour['run']): Behaviour['run'] =>
     (call, signal) =>

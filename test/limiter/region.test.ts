@@ -41,7 +41,7 @@ describe('the nearest region', () => {
 
 describe('the next region is asked', () => {
   it.each(['timeout', 'unavailable', 'bad-reply', 'script-failed'] as const)(
-    'at once if the nearest one fails with %s, and the decision says so',
+    'at once if the nearest one fails with %s, and the decision names the failure',
     async (failure) => {
       const { regions, next, asked } = createRegions({ run: fails(failure) }, {});
       const { decision, tookMs, ledger } = await openIsolate(regions).decide();
@@ -58,7 +58,7 @@ describe('the next region is asked', () => {
     expect(asking(asked)).toEqual(['0 home take', '0 next take']);
   });
 
-  it('and is told to refund its charge later', async () => {
+  it('and later refunds its charge', async () => {
     const { regions, asked } = createRegions({ run: fails('unavailable') }, {});
     const checks = [createCheck({ refundOnError: true })];
     const { ledger } = await openIsolate(regions).decide({
@@ -68,7 +68,7 @@ describe('the next region is asked', () => {
     expect(asking(asked)).toEqual(['0 home take', '0 next take', '0 next refund']);
   });
 
-  it('and its denial counts', async () => {
+  it('and its denial stands', async () => {
     const { regions } = createRegions({ run: fails('unavailable') }, { run: denies(1) });
     const { decision } = await openIsolate(regions).decide();
     expect(decision).toMatchObject({ kind: 'counted', allowed: false, failedOver: 'unavailable' });
@@ -120,7 +120,7 @@ describe('a region that hangs', () => {
     expect(asking(asked)).toEqual(['1000 home take']);
   });
 
-  it('leaves the rest of the deadline to the next region, and the third one gets twice its known distance', async () => {
+  it('leaves the rest of the deadline to the next region, and the third gets twice its known distance', async () => {
     const { home, next, tell, asked } = createRegions({ run: hangingRun }, { run: hangingRun });
     const third = createRegion('third', { tell, run: hangingRun });
     third.distance.note(40);
@@ -163,7 +163,7 @@ describe('a region that does not answer in time', () => {
     expect(next.breaker.state(Date.now())).toBe('closed');
   });
 
-  it('is blamed after it has left a call of five seconds unanswered, too', async () => {
+  it('is blamed once it has also left the probe after the response unanswered', async () => {
     const { next, regions } = createRegions({ run: hangingRun }, { run: hangingRun });
     const { decide, settle } = openIsolate(regions);
     await decide();
@@ -261,7 +261,7 @@ describe('an isolate that has no rules yet', () => {
   it('does not blame a silent region that had less than a quarter of the deadline', async () => {
     const { home, next, tell } = createRegions({ read: hangs }, { read: hangs });
     const silent = (name: string) => createRegion(name, { tell, read: hangs });
-    // They get a half, a quarter, an eighth and an eighth.
+    // The regions get a half, a quarter, an eighth and an eighth of the deadline.
     const regions: Regions = [home, next, silent('third'), silent('fourth')];
     const { decide } = startIn(regions);
     for (let i = 0; i < 5; i += 1) await decide();

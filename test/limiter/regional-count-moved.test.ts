@@ -13,7 +13,7 @@ const takesOf = (lines: readonly string[]) => lines.filter((line) => line.includ
 describe('a check that the nearest region has ceded', () => {
   const moved = () => place({ us: 4, eu: 4, ap: 4 }, { id: 'moved' });
   const ceded = { home: 'eu', termMs: 240_000, holdMs: 65_000 };
-  /** `us` has ceded it to `eu`, and this isolate does not know. */
+  /** `us` has ceded its part of the check to `eu`, and this isolate does not know. */
   async function openMoved(placed = [moved()]) {
     const opened = open({ placed });
     const { check } = moved();

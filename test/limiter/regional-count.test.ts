@@ -51,7 +51,7 @@ describe('a check that the nearest region has a part of', () => {
     expect(said()).toEqual([]);
   });
 
-  it('is admitted by a region that has room, and the nearest region is not asked again while it has none', async () => {
+  it('is admitted by a region that has room, and the nearest region is not asked while it has none', async () => {
     const { count, said, settle, leftIn, us, eu, ap } = open({ placed: [near()] });
     for (const region of [eu, ap]) cedesNothing(region);
     for (let i = 0; i < 4; i += 1) await count().then(settle);
@@ -66,11 +66,11 @@ describe('a check that the nearest region has a part of', () => {
   });
 
   it.each([
-    // Regions are asked for their parts first, which takes a while for each.
+    // The isolate first asks each far region for its part, which takes a while.
     ['a far region', [30_000, 60_000, 5_000], 5_000, 2 * LATE_MS],
     ['the nearest region', [30_000, 50_000, 40_000], 30_000, 0],
   ])(
-    'is denied once by all regions, until the first has room: %s',
+    'is denied once by all regions, and then from memory until the first has room: %s',
     async (_, [usMs = 0, euMs = 0, apMs = 0], retryMs, lateMs) => {
       const { count, recall, said, asked, us, eu, ap } = open({ placed: [near()] });
       does(us, asked, denies(usMs));
@@ -128,7 +128,7 @@ describe('a check that the nearest region has a part of', () => {
     expect(takesOf(asked)).toEqual(['us take near alone']);
   });
 
-  it('is counted in another region if it is denied, while the other checks are counted here', async () => {
+  it('is counted in another region if it is denied, while the nearest region counts the other checks', async () => {
     const other = place({ us: 8, eu: 8 }, { id: 'other' });
     const placed = [near(), other];
     const { count, said, settle, leftIn, us, eu, ap } = open({ placed });
@@ -164,7 +164,7 @@ describe('a check that the nearest region has a part of', () => {
     expect(counted.regions).toEqual([eu]);
   });
 
-  it('makes no region cede to the nearest one while that is down', async () => {
+  it('makes no region cede its part to a nearest region that is down', async () => {
     const { count, asked, settle, us } = open({ placed: [near()] });
     does(us, asked, fails('unavailable'));
     for (let i = 0; i < 4; i += 1) await count();
@@ -216,7 +216,7 @@ describe('a check that only another region can count', () => {
     expect(await count()).toMatchObject({ charged: [{}], tookMs: 1_200 });
   });
 
-  it('refunds the charge of the nearest region if it is denied: once, after the response, by the time of the charge', async () => {
+  it('if denied, refunds the near charge once, after the response, by the time of the charge', async () => {
     const placed = [near(), far(), farther()] as const;
     const { count, said, settle, leftIn, us, ap } = open({ placed });
     for (let i = 0; i < 2; i += 1) await count();
@@ -224,7 +224,7 @@ describe('a check that only another region can count', () => {
     said();
     expect(await count()).toMatchObject({ missing: [], results: [{}, {}, {}] });
     await settle();
-    // These two had none left, so only what was charged is given back.
+    // The two far counters had no unit left, so only the near charge is given back.
     expect(takesOf(said())).toEqual(['us take near', 'eu take far', 'ap take farther']);
     const refunds = us.calls.filter(({ operation }) => operation === 'refund');
     expect(refunds).toMatchObject([
@@ -268,7 +268,7 @@ describe('a check that only another region can count', () => {
     expect([errors.length, us.calls.length]).toEqual([1, 1]);
   });
 
-  it('brings no announcement if that could not be read', async () => {
+  it('brings no announcement if the call could not read one', async () => {
     const { count, us } = open({ placed: [near()] });
     us.does.announces = undefined;
     expect(await count({ withAnnouncement: true })).toMatchObject({ heard: [], charged: [{}] });

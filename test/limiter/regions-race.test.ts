@@ -16,7 +16,7 @@ interface World {
   readonly regions: number;
   readonly isolates: number;
   readonly seed: number;
-  /** The longest way to a region. */
+  /** The longest one-way trip to a region. */
   readonly longestMs: number;
   readonly deadlineMs: number;
   readonly checks: readonly RuleCheck[];
@@ -29,7 +29,7 @@ interface World {
 
 const PLENTY = 1_000_000;
 
-/** Returns how many were admitted, all in one window. */
+/** Sends all requests within one window. Returns how many were admitted. */
 async function send({ longestMs, checks, deadlineMs, ...world }: World) {
   vi.setSystemTime(START_MS);
   const random = createRandom(world.seed);
@@ -53,11 +53,11 @@ async function send({ longestMs, checks, deadlineMs, ...world }: World) {
   });
   await vi.advanceTimersByTimeAsync(59_000);
   const admitted = (await Promise.all(decided)).filter(Boolean).length;
-  /** Units that the counters of all regions have charged for it. */
+  /** Units that the counters of all regions have charged for a check. */
   const charged = (check: RuleCheck) =>
     regions.reduce((sum, region) => {
       const outcome = region.peek({ ...check, limit: PLENTY });
-      // A ceded part holds nothing.
+      // A region that has ceded its part holds no charge.
       return sum + (outcome?.cededTo === undefined ? PLENTY - (outcome?.remaining ?? 0) : 0);
     }, 0);
   return { admitted, charged };

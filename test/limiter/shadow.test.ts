@@ -48,7 +48,7 @@ describe('shadow rules', () => {
     expect([Date.now() - START_MS, asked(), told]).toEqual([0, ['us take'], []]);
   });
 
-  it('predict what enforcing them would do: of a limit of 30, the 31st request from one region is denied', async () => {
+  it('predict enforcement: with a limit of 30, the 31st request from one region would be denied', async () => {
     const { decide, settle, asked } = openRegions();
     const { onShadow, told } = watch();
     const check = shadow({ limit: 30 });
@@ -98,7 +98,7 @@ describe('shadow rules', () => {
     ['takes its cost from the origin', { costFromOrigin: true }],
     ['refunds errors', { refundOnError: true }],
     ['delays', { action: 'throttle', spill: false }],
-  ])('are counted with the other rules if one %s: its charge is changed later', async (_, rule) => {
+  ])('are counted with the other rules if one %s, because its charge changes later', async (_, rule) => {
     const { decide, asked, settle } = openRegions();
     const { onShadow, told } = watch();
     const decision = await decide([near(), shadow({ rule })], { onShadow });

@@ -1,12 +1,12 @@
-// Isolates and counters at a distance: a request is judged a while after it was sent, and its isolate learns that later
-// still. The requests of the twin have the same distance.
+// Isolates that are far from their counters: a request takes a while to reach the counters, and so does the answer on
+// its way back. The requests of the twin take as long.
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { ask, type Engine } from '../redis/engines.ts';
 import { askCounters, askTwin, createGaps, createIsolates, createRandom } from './denial-systems.ts';
 import { START_MS } from './rule-checks.ts';
 
 const LONGEST_WAY_MS = 20;
-/** The clock of the counters is ahead of that of the isolates. Nothing may depend on it. */
+/** The counters' clock is ahead of the isolates' clock. No result may depend on the difference. */
 const AHEAD_MS = 300;
 
 export interface SlowPlay {
@@ -22,7 +22,7 @@ export interface SlowlyPlayed {
   /** When requests were admitted, by the clock of the counters. */
   readonly remembering: readonly number[];
   readonly twin: readonly number[];
-  /** Denied by memory at a moment at which the counters had room. */
+  /** How many requests memory denied while the counters had room. */
   readonly outlived: number;
 }
 

@@ -91,13 +91,13 @@ const FULL = {
   local: new Date('2026-07-01T10:00:00.000Z'),
 };
 
-it('round-trips every column type', async () => {
+it('Drizzle round-trips every column type', async () => {
   const [inserted] = await db.insert(rules).values(FULL).returning();
   expect(inserted).toEqual({ id: 1n, ...FULL });
   expect(await db.select().from(rules)).toEqual([{ id: 1n, ...FULL }]);
 });
 
-it('round-trips nulls and fills in defaults', async () => {
+it('Drizzle round-trips nulls and fills in defaults', async () => {
   await db.insert(rules).values({ name: 'bare' });
   const [row] = await db.select().from(rules);
   expect(row).toMatchObject({
@@ -122,7 +122,7 @@ function isParsedTwice(value: unknown): boolean {
   }
 }
 
-it('round-trips any text, text array and JSON', async () => {
+it('Drizzle round-trips any text, text array and JSON', async () => {
   // Postgres text holds no NUL, and no half of a surrogate pair.
   const words = fc.string({ unit: 'binary' }).map((word) => word.replaceAll('\0', ''));
   // -0 is 0 in JSON.
@@ -141,7 +141,7 @@ it('round-trips any text, text array and JSON', async () => {
   );
 });
 
-it('updates and deletes with returning, and finds by parameters', async () => {
+it('Drizzle updates and deletes with returning, and finds by parameters', async () => {
   await db.insert(rules).values([{ name: 'a' }, { name: 'b' }, { name: 'c' }]);
   const updated = await db.update(rules).set({ active: true }).where(eq(rules.name, 'b')).returning();
   expect(updated).toMatchObject([{ id: 2n, active: true }]);
@@ -152,7 +152,7 @@ it('updates and deletes with returning, and finds by parameters', async () => {
   expect({ rowCount, command }).toEqual({ rowCount: 2, command: 'DELETE' });
 });
 
-it('runs a batch as one transaction, in which each query sees the earlier ones', async () => {
+it('Drizzle runs a batch as one transaction, in which each query sees the earlier ones', async () => {
   const [, second, counted] = await db.batch([
     db.insert(rules).values({ name: 'a' }),
     db.insert(rules).values({ name: 'b' }).returning({ id: rules.id }),
@@ -161,7 +161,7 @@ it('runs a batch as one transaction, in which each query sees the earlier ones',
   expect([second, counted]).toEqual([[{ id: 2n }], [{ count: 2 }]]);
 });
 
-it('rolls a whole batch back when one query fails', async () => {
+it('Drizzle rolls a whole batch back when one query fails', async () => {
   await db.insert(rules).values({ name: 'taken' });
   const failing = db.batch([
     db.insert(rules).values({ name: 'a' }),

@@ -46,7 +46,7 @@ async function answerOf(reply: Promise<Response>): Promise<{ status: number; bod
   return { status: response.status, body: await response.json() };
 }
 
-describe('answers', () => {
+describe('in its answers, the gateway', () => {
   const ALL = `select true as b, 7 as i, 8::int8 as big, 1.5::float8 as f, 'NaN'::float8 as nan, 1.50::numeric as n,
     'x' as t, null as nothing, '{"a":[1]}'::jsonb as j, array['a"b','NULL',null] as ta,
     array[[1,2],[3,4]] as ia, array[true,false] as ba, '[0:1]={5,6}'::int[] as bounds, '{}'::text[] as empty`;
@@ -109,7 +109,7 @@ describe('answers', () => {
   });
 });
 
-describe('refusals', () => {
+describe('the gateway', () => {
   it.each([
     ['nonsense', 'invalid connection string: relative URL without a base'],
     ['https://weir:secret@db.example.test/weir', 'incorrect scheme'],
@@ -183,8 +183,8 @@ describe('refusals', () => {
   });
 });
 
-describe('callers that go away', () => {
-  it('rolls back a batch whose caller went away before it was done', async () => {
+describe('for callers that leave, the gateway', () => {
+  it('rolls back a batch whose caller leaves before the batch is done', async () => {
     await post({ query: 'create table if not exists half (n int)' });
     const caller = new AbortController();
     const queries = [{ query: 'insert into half values (1)' }, { query: 'select pg_sleep(0.2)' }];
@@ -196,7 +196,7 @@ describe('callers that go away', () => {
   });
 });
 
-describe('stopping', () => {
+describe('stopping the gateway', () => {
   it('does not wait for a query that waits for a lock', async () => {
     const blocker = new pg.Client({ connectionString: postgres.url });
     await blocker.connect();
@@ -218,7 +218,7 @@ describe('stopping', () => {
   });
 });
 
-describe('faults', () => {
+describe('with a fault, the gateway', () => {
   const ask = (init: RequestInit = {}) => post({ query: 'select 1 as one' }, {}, init);
 
   afterEach(async () => {

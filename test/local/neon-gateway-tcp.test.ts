@@ -46,7 +46,7 @@ async function countOf(client: pg.Client, table: string): Promise<number> {
   return rows[0].count;
 }
 
-describe('several clients at once', () => {
+describe('with several clients at once, the port', () => {
   it('gives every client its own answers, even when a batch arrives in many packets', async () => {
     const clients = await Promise.all(Array.from({ length: 6 }, () => connectClient()));
     const padding = 'x'.repeat(400_000);
@@ -125,7 +125,7 @@ describe('several clients at once', () => {
   });
 });
 
-describe('transactions', () => {
+describe('for transactions, the port', () => {
   beforeAll(async () => {
     const client = await connectClient();
     await client.query('create table ledger (entry text)');

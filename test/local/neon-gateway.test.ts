@@ -37,7 +37,7 @@ async function failureOf(promise: Promise<unknown>): Promise<NeonDbError> {
   return error as NeonDbError;
 }
 
-describe('queries', () => {
+describe('for queries, the gateway', () => {
   it('answers a tagged template with typed rows', async () => {
     const rows =
       await sql`select ${1}::int as one, ${'two'} as two, ${null}::text as nothing, ${true}::bool as yes`;
@@ -131,7 +131,7 @@ describe('queries', () => {
   });
 });
 
-describe('errors', () => {
+describe('an error', () => {
   it('carries the code, constraint, table and detail of a violated constraint', async () => {
     await sql`insert into accounts (owner) values ('a')`;
     expect(await failureOf(sql`insert into accounts (owner) values ('a')`)).toMatchObject({
@@ -167,7 +167,7 @@ describe('errors', () => {
   });
 });
 
-describe('transactions', () => {
+describe('for transactions, the gateway', () => {
   it('runs all queries of a transaction and answers each', async () => {
     const [inserted, counted] = await sql.transaction([
       sql`insert into accounts (owner) values ('a') returning id`,

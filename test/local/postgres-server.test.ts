@@ -65,7 +65,7 @@ describe('a PostgreSQL server', () => {
   });
 });
 
-describe('finding PostgreSQL', () => {
+describe('the search for PostgreSQL', () => {
   let root: string;
   beforeAll(() => {
     root = mkdtempSync(join(tmpdir(), 'weir-fake-path-'));
@@ -105,7 +105,7 @@ describe('finding PostgreSQL', () => {
     expect(await find()).toBe(join(folder, 'path', 'postgres'));
   });
 
-  it('installs it if that needs no password, and says so once', async () => {
+  it('installs PostgreSQL if that needs no password, and says so once', async () => {
     const versions = join(root, 'none', '16', 'bin');
     const install = `[ "$*" = "install -y -q -o DPkg::Lock::Timeout=120 --no-install-recommends postgresql" ] || exit 1
       /bin/mkdir -p ${versions} && /bin/cp /bin/true ${versions}/postgres`;

@@ -61,8 +61,8 @@ describe('a process that is killed', () => {
   });
 });
 
-describe('migrations', () => {
-  it('applies a drizzle migration over TCP only once', async () => {
+describe('a drizzle migration', () => {
+  it('is applied over TCP only once', async () => {
     const folder = join(scratch, 'drizzle');
     mkdirSync(join(folder, 'meta'), { recursive: true });
     writeFileSync(join(folder, '0000_first.sql'), MIGRATION);
@@ -76,7 +76,7 @@ describe('migrations', () => {
   });
 });
 
-describe('ports and existing databases', () => {
+describe('the local stack', () => {
   it('says in one line that the port is taken', async () => {
     await expect(startPostgres({ port: postgres.port })).rejects.toThrow(
       new StackError(`port ${postgres.port} (Postgres) is taken`),

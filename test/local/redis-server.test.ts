@@ -34,8 +34,8 @@ function isAlive(pid: number): boolean {
   }
 }
 
-describe('starting', () => {
-  test('answers on a free port as soon as it is started and keeps nothing on disk', async () => {
+describe('starting a redis-server', () => {
+  test('gives a server that answers on a free port at once and keeps nothing on disk', async () => {
     const redis = await startRedisServer({ port: 0, name: 'one' });
     expect(redis.url).toBe(`redis://127.0.0.1:${redis.port}`);
     expect(await ask(redis.url, 'PING')).toBe('PONG');
@@ -48,13 +48,13 @@ describe('starting', () => {
     expect(isAlive(redis.pid)).toBe(false);
   });
 
-  test('starts several at once on ports of their own', async () => {
+  test('works several times at once, on different ports', async () => {
     const started = await Promise.all([1, 2, 3, 4].map((n) => startRedisServer({ port: 0, name: `n${n}` })));
     expect(new Set(started.map(({ port }) => port)).size).toBe(4);
     await Promise.all(started.map((redis) => redis.stop()));
   });
 
-  test('starts empty again on the same port after a stop', async () => {
+  test('after a stop gives an empty server on the same port', async () => {
     const port = await freePort();
     const first = await startRedisServer({ port, name: 'again' });
     await ask(first.url, 'SET', 'key', 'value');
@@ -70,7 +70,7 @@ describe('starting', () => {
     await redis.stop();
   });
 
-  test('starts with a password', async () => {
+  test('works with a password', async () => {
     const redis = await startRedisServer({ port: 0, name: 'locked', extraArgs: ['--requirepass', 'pw'] });
     expect(await ask(redis.url.replace('//', '//:pw@'), 'PING')).toBe('PONG');
     await redis.stop();
@@ -96,15 +96,15 @@ describe('starting', () => {
   });
 });
 
-describe('ending', () => {
-  test('stops a frozen server', async () => {
+describe('a redis-server', () => {
+  test('stops even if it is frozen', async () => {
     const redis = await startRedisServer({ port: 0, name: 'frozen' });
     redis.freeze();
     await redis.stop();
     expect(isAlive(redis.pid)).toBe(false);
   });
 
-  test('stopping a server twice, or one that has died, does no harm', async () => {
+  test('can be stopped after it has died, even twice', async () => {
     const redis = await startRedisServer({ port: 0, name: 'dead' });
     process.kill(redis.pid, 'SIGKILL');
     await redis.stop();
@@ -139,7 +139,7 @@ async function startInAnotherProcess(then: string) {
   return { parent, url: String(line).trim() };
 }
 
-describe('finding and installing', () => {
+describe('the search for a redis-server', () => {
   let root: string;
   beforeAll(() => {
     root = mkdtempSync(join(tmpdir(), 'weir-fake-path-'));
@@ -171,7 +171,7 @@ describe('finding and installing', () => {
     expect(fake.calls()).toEqual([]);
   });
 
-  test('installs it with apt-get as root, says so once, and starts no service', async () => {
+  test('as root installs one with apt-get, says so once, and starts no service', async () => {
     const fake = fakePath('root', { 'apt-get': PUT_REDIS });
     expect(await findOrInstallRedis({ ...fake, uid: 0 })).toBe(join(fake.here, 'redis-server'));
     expect(fake.lines).toEqual([
@@ -221,7 +221,7 @@ describe('finding and installing', () => {
     await expect(found).rejects.toThrow(missing);
   });
 
-  test('tells why the installer failed', async () => {
+  test('says why the installer failed', async () => {
     const fake = fakePath('offline', { 'apt-get': 'echo "E: no network" >&2; exit 100' });
     const found = findOrInstallRedis({ ...fake, uid: 0 });
     await expect(found).rejects.toThrow(/^apt-get could not install redis-server \(E: no network\): install/);

@@ -18,7 +18,7 @@ function answerWith(lines: readonly string[]) {
 const UP_TO_REGIONS = ['https://api.example.com', 'postgres://user:word@db.example.com/weir'];
 const EU = ['eu', 'https://eu.example.com', 'token-eu'];
 
-it('asks for origin, database, regions and route, and knows the location of a region by its name', async () => {
+it('the set-up asks for origin, database, regions and route, and locates a known region by its name', async () => {
   const { asked, questions } = answerWith([...UP_TO_REGIONS, ...EU, '', 'www.example.com/*', 'example.com']);
   expect(await asked).toMatchObject({
     origin: 'https://api.example.com',
@@ -40,18 +40,18 @@ it('asks for origin, database, regions and route, and knows the location of a re
   expect(questions()).toContain('REST token of Upstash in eu: ');
 });
 
-it('asks for the location of a region that it does not know, and for a zone only if there is a route', async () => {
+it('the set-up asks for the location of an unknown region, and for a zone only if there is a route', async () => {
   const home = ['home', 'https://home.example.com', 'token-home', '48.2', '16.4'];
   const answers = await answerWith([...UP_TO_REGIONS, ...home, ...EU, '', '']).asked;
   expect(answers.regions).toMatchObject([{ name: 'home', latitude: 48.2, longitude: 16.4 }, { name: 'eu' }]);
   expect([answers.route, answers.zone]).toEqual([undefined, undefined]);
 });
 
-it('names an answer that cannot be used', async () => {
+it('the set-up names an answer that it cannot use', async () => {
   const { asked } = answerWith(['https://api.example.com', 'mysql://db.example.com', ...EU, '', '']);
   await expect(asked).rejects.toThrow('databaseUrl: must be a postgres:// URL');
 });
 
-it('names the question that got no answer', async () => {
+it('the set-up names the question that got no answer', async () => {
   await expect(answerWith(UP_TO_REGIONS).asked).rejects.toThrow('there is no answer to: Region 1');
 });

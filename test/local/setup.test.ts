@@ -81,7 +81,7 @@ const tables = async () => {
   return rows[0].count as number;
 };
 
-it('writes the public settings to wrangler.toml, hands the secrets to wrangler alone, and migrates', async () => {
+it('the set-up writes public settings to wrangler.toml, hands secrets to wrangler alone, and migrates', async () => {
   const { code, out } = await setup(['--yes']);
   expect(out).toContain('Next: npm run deploy');
   expect(code).toBe(0);
@@ -99,7 +99,7 @@ it('writes the public settings to wrangler.toml, hands the secrets to wrangler a
   }
 });
 
-it('makes an admin token if none is given, and shows it once', async () => {
+it('the set-up makes an admin token if none is given, and shows it once', async () => {
   answers = { ...answers, adminToken: undefined };
   const { out } = await setup(['--yes']);
   const { ADMIN_TOKEN = '' } = JSON.parse(told('input') ?? '') as Record<string, string>;
@@ -107,7 +107,7 @@ it('makes an admin token if none is given, and shows it once', async () => {
   expect(out).toContain(`Keep the admin token, it is shown only now: ${ADMIN_TOKEN}\n`);
 });
 
-it('says in a dry run what it would do, and does nothing', async () => {
+it('in a dry run, the set-up says what it would do, and does nothing', async () => {
   const { code, out } = await setup(['--dry-run']);
   expect(out).toContain('ORIGIN_URL = "https://api.example.com"');
   expect(out).toContain('set the secrets REGIONS, DATABASE_URL, ADMIN_TOKEN through wrangler');
@@ -118,7 +118,7 @@ it('says in a dry run what it would do, and does nothing', async () => {
   expect(await tables()).toBe(0);
 });
 
-it('sets up staging beside production', async () => {
+it('the set-up adds staging beside production', async () => {
   const { out, code } = await setup(['--yes', '--env', 'staging']);
   expect(out).toContain('Next: npm run deploy -- --env staging');
   expect(code).toBe(0);
@@ -161,14 +161,14 @@ describe('nothing is changed', () => {
   });
 });
 
-it('changes nothing when it runs a second time', async () => {
+it('the set-up changes nothing when it runs a second time', async () => {
   await setup(['--yes']);
   const file = told('wrangler.toml');
   expect((await setup(['--yes'])).out).toContain('nothing, it is as it should be');
   expect(told('wrangler.toml')).toBe(file);
 });
 
-it('writes a custom domain as a route with custom_domain', () => {
+it('the set-up writes a custom domain as a route with custom_domain', () => {
   const text = 'name = "weir"\n\n[vars]\nENVIRONMENT = "production"\n';
   expect(editWranglerFile(text, { origin: 'pass', route: 'api.example.com' })).toBe(
     'name = "weir"\nroutes = [{ pattern = "api.example.com", custom_domain = true }]\n\n[vars]\nENVIRONMENT = "production"\nORIGIN_URL = "pass"\n',

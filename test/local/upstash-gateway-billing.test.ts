@@ -34,11 +34,11 @@ test.each<[number, string, () => Promise<unknown>]>([
   [1, 'an EVALSHA that ends in NOSCRIPT', () => harness.send('EVALSHA', 'f'.repeat(40), 0)],
   [1, 'loading a script', () => harness.send('SCRIPT', 'LOAD', 'return 2')],
   [0, 'flushing scripts as a fault', () => harness.gateway.faults.flushScripts()],
-])('bills %i for %s', async (billed, _what, run) => {
+])('the gateway bills %i for %s', async (billed, _what, run) => {
   expect(await harness.billed(run)).toBe(billed);
 });
 
-test('bills pipelines and transactions by their commands', async () => {
+test('the gateway bills pipelines and transactions by their commands', async () => {
   const body = JSON.stringify([
     ['SET', 'n', 1],
     ['INCR', 'n'],
@@ -48,13 +48,13 @@ test('bills pipelines and transactions by their commands', async () => {
   expect(await harness.billed(() => harness.request('/multi-exec', { method: 'POST', body }))).toBe(6);
 });
 
-test('bills every script when many run at once', async () => {
+test('the gateway bills every script when many run at once', async () => {
   const run = () =>
     Promise.all(Array.from({ length: 100 }, () => harness.send('EVAL', FLAG + CHARGE, 1, 'h')));
   expect(await harness.billed(run)).toBe(400);
 });
 
-test('counts requests, and shows both counts over HTTP without a token', async () => {
+test('the gateway counts requests, and shows both counts over HTTP without a token', async () => {
   const before = await harness.gateway.stats();
   await harness.send('PING');
   await harness.request('/ping');

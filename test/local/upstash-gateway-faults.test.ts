@@ -250,7 +250,7 @@ describe('a Redis that freezes or dies', () => {
   });
 });
 
-describe('starting and stopping', () => {
+describe('when it starts or stops, the gateway', () => {
   test('says in one line that no Redis answers', async () => {
     const redisUrl = `redis://127.0.0.1:${await freePort()}`;
     const start = startUpstashGateway({ port: 0, token: TOKEN, redisUrl, name: 'lonely' });
@@ -265,7 +265,7 @@ describe('starting and stopping', () => {
     await expect(start).rejects.toThrow(new StackError(`port ${port} (Upstash gateway late) is taken`));
   });
 
-  test('stop does not wait for hung or delayed requests, a frozen Redis, or a closed port', async () => {
+  test('does not wait for hung or delayed requests, a frozen Redis, or a closed port', async () => {
     for (const faults of [{ hang: true }, { latencyMs: 500_000 }, { refuse: true }, {}]) {
       const redis: RedisServer = await startRedisServer({ port: 0, name: 'stop' });
       const gateway = await startUpstashGateway({ port: 0, token: TOKEN, redisUrl: redis.url, name: 'stop' });

@@ -190,7 +190,7 @@ describe('what a command locks', () => {
   });
 });
 
-describe('a gateway that locks', () => {
+describe('in a gateway that locks,', () => {
   /** Long compared with a request, however busy the machine is. */
   const HOLD_MS = 1_000;
   const MARK = `redis.call('SET', KEYS[1], 'x')`;
@@ -270,7 +270,7 @@ describe('a gateway that locks', () => {
     expect(json).toEqual([{ result: 2 }, { result: 'x1' }]);
   });
 
-  it('lets takes that also read the announcement wait only for their own subject', async () => {
+  it('takes that also read the announcement wait only for their own subject', async () => {
     const waits: number[] = [];
     await using stack = new AsyncDisposableStack();
     const busy = stack.adopt(

@@ -121,7 +121,7 @@ describe('the path as a command', () => {
   });
 });
 
-describe('tokens and methods', () => {
+describe('the gateway', () => {
   const unauthorized = { status: 401, json: { error: 'WRONGPASS invalid or missing auth token' } };
 
   test('takes the token as a query parameter, which does not become an argument', async () => {
@@ -260,7 +260,7 @@ describe('base64', () => {
   });
 });
 
-describe('commands that make no sense over REST', () => {
+describe('with commands that make no sense over REST, the gateway', () => {
   const refused = [
     ['SUBSCRIBE', 'c'],
     ['psubscribe', '*'],

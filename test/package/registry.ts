@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import { freePort, LOOPBACK } from '../../local/ports.ts';
 import { runNpm } from './consumer.ts';
 
-/** Not one of our dependencies, because it brings 300 others. */
+/** Not a dependency of Weir, because it brings 300 other packages. */
 const VERDACCIO = '6.10.4';
-/** One of those asks for a tag of node-fetch that not every mirror has. */
+/** One of these packages asks for a tag of node-fetch that not every mirror has. */
 const OVERRIDES = { 'node-fetch': '2.7.0' };
 const START_MS = 60_000;
 
@@ -40,7 +40,7 @@ export async function startRegistry(): Promise<Registry> {
   return { url, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-/** Anybody may publish, because it is on loopback and lives as long as a test. */
+/** Anybody may publish, because the registry is on loopback and lives only as long as a test. */
 const configOf = (folder: string, behind: string) => `
 storage: ${folder}/storage
 uplinks:

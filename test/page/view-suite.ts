@@ -1,4 +1,4 @@
-// What holds for every view: with data, empty, and while parts are gone. Part of loop.test.ts, on its browser and
+// What holds for every view: with data, empty, and while parts are down. Part of loop.test.ts, on its browser and
 // stack.
 import type { Page } from 'playwright-core';
 import { describe, expect, it } from 'vitest';
@@ -143,7 +143,7 @@ export function describeFailingParts({ test, seen }: Suite): void {
     });
 
     // The last test, because Postgres does not come back.
-    it('every view says that Postgres is gone, and shows what does not need it', async () => {
+    it('every view says that Postgres is down, and shows everything that does not need Postgres', async () => {
       const opened = await test().open();
       await test().weir.stack.stopPostgres();
       for (const view of viewsWithoutPostgres(seen())) await visit(opened, view);

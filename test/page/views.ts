@@ -79,7 +79,7 @@ export const EMPTY_VIEWS: readonly KnownView[] = [
 
 const GONE = 'Postgres does not answer';
 
-/** While Postgres is gone, a view says what failed, and shows what does not need Postgres. */
+/** While Postgres is down, a view says what failed, and shows everything that does not need Postgres. */
 export const viewsWithoutPostgres = ({ ruleId, caller }: Seen): KnownView[] => [
   { name: 'overview', path: '#/overview', ready: `section:has-text("${GONE}")` },
   { name: 'overview, regions', path: '#/overview', ready: 'td:has-text("answers")' },

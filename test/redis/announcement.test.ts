@@ -33,7 +33,7 @@ afterAll(async () => {
 beforeEach(() => client.send(signal(), (redis) => redis.flushall()));
 
 describe('an announcement', () => {
-  it('is read as it was written, and is missing before', async () => {
+  it('is missing at first, and is later read as it was written', async () => {
     expect(await board.read(signal())).toBeUndefined();
     await board.write(at(7), signal());
     expect(await board.read(signal())).toBe(text(7));
@@ -70,7 +70,7 @@ describe.each([
   ['in one call', () => store],
   ['on a cluster', () => splitByHashSlot(store, board)],
 ])('a take with the announcement, %s', (_, storeOf) => {
-  it('is charged, and says that there is no announcement', async () => {
+  it('is charged, and reports that there is no announcement', async () => {
     expect(await take(storeOf())).toMatchObject({ announced: null, outcomes: [{ remaining: 2 }] });
   });
 
@@ -159,7 +159,7 @@ describe('a take with the announcement fails', () => {
   });
 
   it.each([{ status: 500 }, { status: 401 }, { garbage: true }, { wrongShape: true }, { refuse: true }])(
-    'like a take without it if the request fails: %j',
+    'like a take without the announcement if the request fails: %j',
     async (fault) => {
       await gateway.faults.set(fault);
       const plain = await failureOf(store.run({ operation: 'take', checks: [check] }, signal()));

@@ -111,7 +111,7 @@ describe('the script refuses', () => {
     const second = createCheck({ algorithm: 'sliding-window-buckets', limit: LIMIT, windowMs: HOUR_MS });
     const { keys, args } = toScriptCall({ operation: 'take', checks: [good, { ...second, key: good.key }] });
     const name = args.findLastIndex((word) => word.startsWith(';'));
-    // The letters of a name without its signs could be found inside the record before.
+    // The script could find a name without its signs inside the previous record.
     for (const wrong of ['b', ':b', ';b', ';:b', `${good.id}:b`, `;${good.id}b`, ''])
       await expectRefusal(() => send(keys, args.with(name, wrong)), /^WEIR_BAD_ARGUMENT check 2: /);
   });

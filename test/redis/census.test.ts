@@ -31,7 +31,7 @@ beforeEach(async () => {
   await client.send(signal(), (redis) => redis.flushall());
 });
 
-/** By the clock of Redis, cut to milliseconds like in the script. */
+/** The time by the clock of Redis, cut to milliseconds as in the script. */
 async function redisNowMs(): Promise<number> {
   const [seconds, micros] = await client.send(signal(), (redis) => redis.time());
   return Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
@@ -116,7 +116,7 @@ describe('a report to the census', () => {
     const { requests } = await gateway.stats();
     const controller = new AbortController();
     const isTimeout = expect(board.present('a', controller.signal)).rejects.toMatchObject(timeout);
-    // The call hangs there. If it came after the end of the fault, it would count.
+    // Waits until the call hangs in the gateway. A call that arrived after the fault would count.
     await expect.poll(async () => (await gateway.stats()).requests).toBe(requests + 1);
     controller.abort();
     await isTimeout;

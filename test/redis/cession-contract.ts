@@ -57,13 +57,13 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
     };
     const take = (check: Check, atMs: number) =>
       ask(engine(), 'take', { ...check, seatId: check.seatId && nextSeatId() }, atMs);
-    /** The home says that it has charged itself with this many units. */
+    /** The home reports that it has charged itself with this many units. */
     const cedeFor = (check: Check, units: number, [chargedAtMs, atMs]: readonly [number, number]) => {
       const want = units === 0 ? undefined : units;
       return ask(engine(), 'cede', { ...check, want, chargedAtMs, cession: to('eu') }, atMs);
     };
 
-    it('is ceded only to a home that has charged itself with as many units, and names that number otherwise', async () => {
+    it('is ceded only to a home that has charged itself with as many units, or else names their number', async () => {
       const { check, units } = await use();
       const atOnce = [startMs, startMs] as const;
       expect(await cedeFor(check, units - 1, atOnce)).toMatchObject({ allowed: false, remaining: units });

@@ -168,7 +168,7 @@ describe('the script and its model', () => {
     await run('take', short, START_MS);
     await run('take', { ...long, limit: 2, cost: 2 }, START_MS);
     await run(operation, long, START_MS + 2 * IDLE_MS);
-    // Only a clock that goes back shows what is still there.
+    // Only a clock that goes back shows which counters are still stored.
     expect(await run('take', short, START_MS)).toBe(remaining);
   });
 });

@@ -32,7 +32,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
   afterAll(() => engine[Symbol.asyncDispose]());
   const numRuns = RUNS[name];
 
-  it.each(ALGORITHM_IDS)('%s admits what its definition says', async (algorithm) => {
+  it.each(ALGORITHM_IDS)('%s admits what its definition allows', async (algorithm) => {
     await fc.assert(
       fc.asyncProperty(ruleOf(algorithm), steps, async (rule, history) => {
         const { attempts } = await age(engine, rule, history);
@@ -45,7 +45,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
     );
   });
 
-  it.each(WITHOUT_SEATS)('%s counts settled units as its definition says', async (algorithm) => {
+  it.each(WITHOUT_SEATS)('%s counts settled units as its definition does', async (algorithm) => {
     const later = fc.record({
       charge: fc.nat(),
       cost: fc.integer({ min: 1, max: 12 }),
@@ -91,7 +91,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
   );
 
   it.each(['token-bucket', 'leaky-bucket', 'gcra'] as const)(
-    '%s never admits more in any interval than its burst and the units that come back meanwhile',
+    '%s never admits more in any interval than its burst plus the units that come back in it',
     async (algorithm) => {
       await fc.assert(
         fc.asyncProperty(ruleOf(algorithm), steps, async ({ extra, ...rule }, history) => {

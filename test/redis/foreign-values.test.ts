@@ -24,7 +24,7 @@ async function remainingAfter(operation: 'take' | 'peek', check: Check): Promise
   return outcomes[0]?.remaining ?? Number.NaN;
 }
 
-/** The script reads it as nothing, a peek leaves it alone, and a take replaces it. */
+/** The script treats the value as no state: a peek leaves the value alone, and a take replaces it. */
 async function expectNoState(check: Check): Promise<void> {
   const before = await lua.redis.dumpBuffer(check.key);
   expect(await remainingAfter('peek', check)).toBe(LIMIT);

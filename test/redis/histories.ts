@@ -74,7 +74,7 @@ export const ruleOf = (...algorithms: AlgorithmId[]): fc.Arbitrary<RuleShape> =>
     extra: fc.option(fc.integer({ min: 1, max: 12 }), { nil: undefined }),
   });
 
-/** Products of limit and window near the largest allowed. No algorithm that remembers every unit. */
+/** Products of limit and window near the largest allowed, without algorithms that remember every unit. */
 const largeRule: fc.Arbitrary<RuleShape> = fc.record({
   algorithm: fc.constantFrom(...ALGORITHM_IDS.filter((id) => id !== 'sliding-window-log' && !holdsSeats(id))),
   limit: fc.integer({ min: 999_000, max: 2 ** 20 }),
@@ -132,7 +132,7 @@ export async function play(engine: Engine, rule: Check, history: readonly Step[]
   return attempts;
 }
 
-/** A new subject with a history. Its last moment is the first of what follows. */
+/** A new subject with a history. `nowMs` is the last moment of the history. */
 export async function age(engine: Engine, rule: RuleShape, history: readonly Step[]) {
   const check = createCheck(rule);
   const attempts = await play(engine, check, history);

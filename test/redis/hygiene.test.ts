@@ -59,7 +59,7 @@ async function play(rules: readonly RuleShape[], requests: readonly Request[]): 
 
 async function expectTtls(): Promise<void> {
   const keys = await lua.redis.keys('*');
-  // -2 is a key that has just expired, -1 one that never will.
+  // -2 means that the key has just expired, -1 that it never will.
   for (const key of keys) expect(await lua.redis.pttl(key)).not.toBe(-1);
 }
 

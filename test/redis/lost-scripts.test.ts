@@ -42,7 +42,7 @@ it('the store goes on counting after the scripts were flushed in the middle of a
   expect(new Set(await take(checks))).toEqual(new Set([0]));
 });
 
-it('the store starts from nothing after Redis was restarted, and fails while Redis is away', async () => {
+it('the store starts from nothing after Redis was restarted, and fails while Redis is down', async () => {
   const checks = rules();
   expect(new Set(await take(checks))).toEqual(new Set([2]));
   await upstash.server.kill();

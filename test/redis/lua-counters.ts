@@ -15,7 +15,7 @@ export interface LuaCounters extends AsyncDisposable {
   run(call: CounterCall): Promise<Answer>;
 }
 
-/** Redis expires keys by its own clock. Under an injected clock they must stay until that clock says so. */
+/** Redis expires keys by its own clock. With an injected clock, keys must not expire by the clock of Redis. */
 const WITHOUT_TTL = [
   'local real = redis',
   'local redis = { pcall = real.pcall }',

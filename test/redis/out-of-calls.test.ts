@@ -1,4 +1,4 @@
-// Weir tells a request that has made as many calls as the runtime allows from a Redis that does not answer.
+// Weir distinguishes a request that may make no more calls in this runtime from a Redis that does not answer.
 import { afterEach, expect, it, vi } from 'vitest';
 import { CounterStoreError, OutOfCalls } from '../../src/core/ports/counter-store.ts';
 import { createClient } from '../../src/redis/client.ts';

@@ -37,7 +37,7 @@ const probe = () =>
       (error: unknown) => error,
     );
 
-it('the probe succeeds where the script runs, even after the server has lost it, however often it is made', async () => {
+it('the probe always succeeds where the script runs, even after the server has lost the script', async () => {
   expect(await probe()).toBe('fine');
   await gateway.faults.flushScripts();
   for (let i = 0; i < 200; i += 1) expect(await probe()).toBe('fine');

@@ -36,7 +36,7 @@ afterAll(async () => {
   await lua[Symbol.asyncDispose]();
 });
 
-/** So long that nothing comes back meanwhile, and with its borders far from now. */
+/** A window so long that no unit comes back during a race, with its borders far from now. */
 function quietWindowMs(nowMs: number): number {
   const candidates = [1_000, 1_100, 1_200, 1_300, 1_400].map((hours) => hours * HOUR_MS);
   const far = candidates.find((ms) => nowMs % ms > HOUR_MS && nowMs % ms < ms - HOUR_MS);

@@ -57,7 +57,7 @@ export function combinesRules(contractCase: ContractCase): void {
     expect(await wouldPass(engine, checks, nowMs + longestMs - 1)).toBe(false);
   });
 
-  it('never denies as a shadow rule, and says what it would have done', async () => {
+  it('never denies as a shadow rule, and reports what it would have done', async () => {
     const { engine, check, nowMs } = await createUsed(contractCase);
     const before = await look(engine, check, nowMs);
     const enforced = createCheck({ ...contractCase.rule, key: nextKey() });
@@ -121,7 +121,7 @@ export function keepsViolatorsOut(contractCase: ContractCase): void {
     expect((await look(engine, check, nowMs)).remaining).toBe(capacity);
   });
 
-  it('blocks a subject that exceeds it for the set time, and asking again does not extend the block', async () => {
+  it('blocks a subject beyond the limit for the set time, and asking again does not extend the block', async () => {
     const { engine, check, nowMs, capacity } = await createUsed(contractCase);
     const { resetAtMs } = await look(engine, check, nowMs);
     const blockMs = resetAtMs - nowMs + 1_000;

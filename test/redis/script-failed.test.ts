@@ -1,4 +1,4 @@
-// Weir tells a failed script from a failed Redis: the first says nothing about the region, the second does.
+// Weir distinguishes a failed script from a failed Redis: only a failed Redis counts against the region.
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';

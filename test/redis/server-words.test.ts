@@ -60,7 +60,7 @@ describe('an error of the server stays readable', () => {
       "ERR Dynamic keys are not allowed in Lua scripts when the 'allow-key-locking' flag is set",
     ],
     ["ERR unknown command 'EVALSHA', with args beginning with: '0123' '1'", "ERR unknown command 'EVALSHA'"],
-    // Weir's own.
+    // An error of Weir's own script.
     [
       'WEIR_BAD_ARGUMENT check 3: cost must be a whole number above 0',
       'WEIR_BAD_ARGUMENT check … cost must be a whole number above …',

@@ -81,7 +81,7 @@ function chargesTheRest(contractCase: ContractCase): void {
       { allowed: true, remaining: capacity - 2 },
       { allowed: true, remaining: capacity - 2 },
     ]);
-    // The block stays as it was. What was settled meanwhile shows when the block is over.
+    // The block stays as it was. The settled units show when the block is over.
     const { check: free } = await createUsed(contractCase);
     await ask(engine, 'settle', { ...free, cost: 2, chargedAtMs: nowMs }, nowMs);
     expect(await look(engine, blocked, nowMs + 8_999)).toMatchObject({ allowed: false, remaining: 0 });
@@ -102,7 +102,7 @@ function keepsToTheWindow(contractCase: ContractCase): void {
       expect(await look(engine, check, lateMs)).toEqual(await look(engine, known, lateMs));
     });
 
-    it('gives back only tokens of that charge that are certainly still missing, and none of another charge', async () => {
+    it('gives back only tokens of that charge that are certainly missing, and none of another charge', async () => {
       const { engine, check, nowMs, capacity } = await createSubject(contractCase);
       const { resetAtMs } = await ask(engine, 'take', check, nowMs);
       await ask(engine, 'take', { ...check, cost: capacity }, resetAtMs);
@@ -165,7 +165,7 @@ function keepsToTheWindow(contractCase: ContractCase): void {
 }
 
 function untilTheWindowIsOver(contractCase: ContractCase): void {
-  it('settles until the window of the charge is over, even a counter that is gone, and nothing after that', async () => {
+  it('settles until the window of the charge is over, even without a stored counter, and not after that', async () => {
     const { engine, check, nowMs, capacity } = await createSubject(contractCase);
     const { resetAtMs } = await ask(engine, 'take', check, nowMs);
     const overMs = resetAtMs;

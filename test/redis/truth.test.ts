@@ -46,7 +46,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
     );
   });
 
-  it('a caller that waits as long as a denial says passes, and 1 ms earlier it does not', async () => {
+  it('a caller that waits for the retry time of a denial passes, and 1 ms earlier it does not', async () => {
     await fc.assert(
       fc.asyncProperty(anyRule, steps, async (rule, history) => {
         const { attempts, nowMs } = await age(engine, rule, history);
@@ -178,7 +178,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
 const ruleOfOne = (chosen: readonly (readonly [Parameters<typeof createCheck>[0], ...unknown[]])[]) =>
   chosen[0]?.[0] ?? { algorithm: 'fixed-window' as const, limit: 1, windowMs: 1 };
 
-/** After these outcomes, what they say about waiting is exact. */
+/** The waits in these outcomes are exact. */
 async function expectExactWait(
   engine: Engine,
   checks: readonly Check[],

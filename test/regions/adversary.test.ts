@@ -11,7 +11,7 @@ beforeAll(async () => {
 afterAll(() => edges?.[Symbol.asyncDispose]());
 
 const WINDOW_MS = 1_500;
-/** All traffic is in proportion to it: the long form sends more of everything. */
+/** All traffic is in proportion to the limit, so the long form sends more of everything. */
 const LIMIT = isLong ? 31 : 7;
 const times = (factor: number) => Math.round(factor * LIMIT);
 const rules: EdgeRule[] = SPLIT.flatMap((algorithm) => [

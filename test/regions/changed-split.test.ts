@@ -40,7 +40,7 @@ it('a caller never exceeds the limit while the split changes, under any algorith
         }
       });
       await sleep(1_300);
-      // The other rule is counted in one place, which becomes another one.
+      // The last rule is counted in one region, and moves to another one.
       await system.setRules([rule], changedTo(isMoved ? { ap: 1 } : { us: 8, eu: 1, ap: 1 }));
       await Promise.all(load);
       await system.settled();

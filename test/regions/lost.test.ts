@@ -10,11 +10,11 @@ const ROUND_TRIP_MS = 60;
 const LIMIT = 60;
 const RULE = { algorithm: 'fixed-window', limit: LIMIT, windowSeconds: 3_600 } as const;
 
-/** After this long, requests give the frozen region up. */
+/** Requests give up on the frozen region after this time. */
 const FROZEN_DEADLINE_MS = 2_000;
 
 let edges: Edges;
-/** Healthy regions get all the time they need. Only a frozen one is given up. */
+/** Healthy regions get all the time they need. Requests give up only on a frozen region. */
 function useEdges(deadlineMs: number): void {
   beforeAll(async () => {
     edges = await startEdges({ roundTripMs: ROUND_TRIP_MS, deadlineMs });
@@ -36,7 +36,7 @@ const eu = (): RegionOfEdges => {
   return found;
 };
 
-/** A subject that has used up its part in us, and nothing else. Its calls to the other regions met that fault. */
+/** A subject that has used up its part in us, and nothing else. Its calls to the other regions met the fault. */
 async function usedUp(fault: Parameters<typeof far>[0] = {}) {
   const system = await edges.open([RULE]);
   const subject = nextSubject();
@@ -61,10 +61,10 @@ describe('a call that is lost', () => {
   it('costs nothing if it asked for a part and only its answer is lost', async () => {
     const { system, subject, us, heal } = await usedUp({ resetMidReply: true });
     await heal();
-    // This request asks them, and learns that all of it is here.
+    // This request asks the other regions, and learns that us has the whole limit.
     expect(await oneByOne(us, subject, 1)).toHaveLength(1);
     expect(await oneByOne(us, subject, 10)).toHaveLength(10);
-    // So does one in a region that has ceded its part.
+    // A request in eu, which has ceded its part, learns the same.
     expect(await oneByOne(system.openEdge('eu'), subject, LIMIT)).toHaveLength((2 * LIMIT) / 3 - 11);
     expect(await oneByOne(system.openEdge('ap'), subject, 5)).toEqual([]);
   });
@@ -73,7 +73,7 @@ describe('a call that is lost', () => {
     const { system, subject, us, heal } = await usedUp({ status: 500 });
     await far({ status: 500 });
     await eu().far.faults.set({ resetMidReply: true });
-    // It was denied here, and that stands.
+    // us denies the request, and this denial stands.
     expect(await us.request(subject)).toMatchObject({ kind: 'counted', allowed: false });
     await heal();
     expect(await oneByOne(system.openEdge('us'), subject, LIMIT)).toHaveLength((2 * LIMIT) / 3 - 1);
@@ -83,7 +83,7 @@ describe('a call that is lost', () => {
 describe('while a region is frozen', () => {
   useEdges(FROZEN_DEADLINE_MS);
 
-  /** Admitted while eu is frozen, and after it has thawed. */
+  /** How many requests are admitted while eu is frozen, and after it has thawed. */
   const play = async () => {
     eu().redis.freeze();
     const system = await edges.open([RULE]);

@@ -1,4 +1,4 @@
-// A caller in one region has the whole limit there, one by one, however far the others are.
+// A caller in one region can use the whole limit there, unit by unit, however far away the other regions are.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Edge, type Edges, startEdges } from '../../local/edges.ts';
 import { isLong } from '../rounds.ts';
@@ -37,7 +37,7 @@ async function admittedOf(edge: Edge, subject: string, count: number): Promise<n
 }
 const downFrom = (limit: number) => Array.from({ length: limit }, (_, i) => limit - 1 - i);
 
-// All at once, because most of the time they wait for far regions.
+// The tests run at the same time, because most of the time they wait for far regions.
 describe.concurrent.each(SPLIT)('a caller in one region under %s', (algorithm) => {
   const rule = { algorithm, limit: 60, ...DAY };
 
@@ -96,7 +96,7 @@ describe.concurrent('a limit that is not split', () => {
     const subject = nextSubject();
     expect(await oneByOne(system.openEdge('us'), subject, 20)).toHaveLength(6);
     await system.settled();
-    // Charges made here for requests that were denied there have been given back.
+    // The isolate has given back the charges in us for requests that another region denied.
     await system.setRules([here]);
     expect(await oneByOne(system.openEdge('us'), subject, 10)).toHaveLength(4);
   });

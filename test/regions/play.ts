@@ -17,7 +17,7 @@ export async function admittedAt(edge: Edge, subject: string): Promise<number | 
   return decision.allowed ? decision.nowMs : undefined;
 }
 
-/** The moments of all admitted requests of this many, at once or one after the other. */
+/** Sends this many requests, here at once and below one after the other. Returns the times of the admitted ones. */
 export async function burst(edge: Edge, subject: string, count: number): Promise<number[]> {
   const answers = await Promise.all(Array.from({ length: count }, () => admittedAt(edge, subject)));
   return answers.filter((atMs) => atMs !== undefined);
@@ -32,7 +32,7 @@ export async function oneByOne(edge: Edge, subject: string, count: number): Prom
   return times;
 }
 
-/** Nothing beyond the rule, by its definition and over all regions. */
+/** Expects no admission beyond the rule, by its definition and over all regions. */
 export function expectWithin(
   { algorithm, limit, windowSeconds }: EdgeRule,
   times: readonly number[],

@@ -142,7 +142,7 @@ export const CASES: Readonly<Record<string, Case>> = {
     ['a.example.com', null],
   ),
   routes_headers_are_texts: each('headers', ['[]', '"x"', '{"a": 1}', '{"a": null}'], ['{}', '{"a": "b"}']),
-  // A migration has made the one row.
+  // A migration has created the only row.
   settings_pkey: { refused: [{}], taken: [] },
   settings_are_one: { refused: [{ id: 'other' }], taken: [] },
   settings_file_extensions_is_known: { refused: [{ file_extensions: 'cut' }], taken: [] },

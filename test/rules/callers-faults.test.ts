@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { withDeadline } from '../../src/rules/book/with-deadline.ts';
 import { fails, hangs, useCallers } from './callers-harness.ts';
 
-/** Whether it is still pending after everything that could happen at once has happened. */
+/** Whether the work is still pending after everything that needs no waiting is done. */
 const isPending = (work: Promise<unknown>) =>
   Promise.race([
     work.then(() => false),
@@ -156,7 +156,7 @@ it('a call does not wait if the deadline is already past', async () => {
 });
 
 // The last test, because Postgres does not come back.
-it('while Postgres is gone, callers are unknown and the error is reported', async () => {
+it('while Postgres is down, callers are unknown and the error is reported', async () => {
   const { key } = await issueKey({ tier: 'gold' });
   await stopPostgres();
   const isolate = openIsolate();

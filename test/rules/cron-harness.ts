@@ -18,7 +18,7 @@ interface Hour {
   readonly hasWebhook?: boolean;
 }
 
-/** Like in an isolate: deletes old rows, and looks for alerts. There are none. */
+/** As in an isolate: deletes old rows, and looks for alerts. There are none. */
 function telemetryOf({ database, onError }: PublishOptions, hasWebhook: boolean): CronTelemetry {
   const now = () => NOON;
   const webhook = { url: 'http://localhost:1', secret: '' };

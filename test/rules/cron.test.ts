@@ -24,7 +24,7 @@ const {
 } = useCron();
 
 describe('an hour in which nothing changes', () => {
-  it('costs one Redis command for each region and one query a minute, four more queries to delete, and writes nothing', async () => {
+  it('costs a Redis command per region and a query a minute, four more queries to delete, and no writes', async () => {
     await addRule('a');
     await run(`insert into users (id) values ('ann')`);
     await publishNow();

@@ -10,7 +10,7 @@ const OWN = new URL('../../drizzle', import.meta.url).pathname;
 /** The first migration that the previous version did not have. */
 export const OWN_SCHEMA = '0018_own-schema';
 
-/** A copy of the folder of migrations, from before it had this one. */
+/** A copy of the folder of migrations, as it was before this migration. */
 export function migrationsBefore(tag: string, scratch: string): string {
   const folder = join(scratch, `before-${tag}`);
   cpSync(OWN, folder, { recursive: true });
@@ -21,7 +21,7 @@ export function migrationsBefore(tag: string, scratch: string): string {
   return folder;
 }
 
-/** Returns the folder of its migrations, which is a copy. */
+/** Migrates as the previous version would. Returns a copy of the folder of that version's migrations. */
 export async function migrateAsBefore(client: pg.Client, scratch: string): Promise<string> {
   const folder = migrationsBefore(OWN_SCHEMA, scratch);
   await migrate(drizzle(client), { migrationsFolder: folder });

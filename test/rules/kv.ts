@@ -5,7 +5,7 @@ import type { Kv } from '../../src/rules/book/kv.ts';
 type Namespace = Awaited<ReturnType<Miniflare['getKVNamespace']>>;
 
 export interface TestKv extends AsyncDisposable {
-  /** Also has what tests need. */
+  /** Also has the methods that tests need. */
   readonly kv: Kv & Pick<Namespace, 'list' | 'delete'>;
 }
 

@@ -82,7 +82,7 @@ it('a database of the previous version keeps its rows, revisions, history and nu
   const { applied } = await applyMigrations(url);
   expect(applied[0]).toBe(`drizzle/${OWN_SCHEMA}`);
   expect(await tablesIn('public')).toEqual([]);
-  // There may be new columns since.
+  // Later migrations may have added columns.
   expect((await client.query('select * from weir.rules order by id')).rows).toMatchObject(before.rows);
   expect(await values('select count(*)::int from weir.migrations')).toEqual([18 + applied.length]);
   expect((await applyMigrations(url)).applied).toEqual([]);

@@ -13,7 +13,7 @@ const splitOf = async ({ version }: Publication): Promise<Split | undefined> =>
 const idOf = async (name: string): Promise<string> =>
   (await run('select id from rules where name = $1', [name])).rows[0].id;
 const change = (name: string, set: string) => run(`update rules set ${set} where name = $1`, [name]);
-/** What the publication says about a rule's past, without the moments. */
+/** The former placements of a rule in the publication, without their times. */
 const movedIn = async (publication: Publication, name: string) =>
   (await splitOf(publication))?.moved?.[await idOf(name)]?.map(({ shares, central }) => ({
     shares,
@@ -31,7 +31,7 @@ const SPLIT = { shares: null, central: false };
 const CENTRAL = { shares: null, central: true };
 
 describe('the first publication', () => {
-  it('says how REGIONS splits limits, with no former shares', async () => {
+  it('records how REGIONS splits limits, without former shares', async () => {
     await addRule('a');
     expect(await splitOf(await publishNow({ eu: 2, us: 0.5 }))).toEqual({
       shares: { eu: 2, us: 0.5 },
@@ -109,7 +109,7 @@ describe('a change of placement', () => {
     expect(await movedIn(await publishNow(), 'a')).toEqual([CENTRAL]);
   });
 
-  it('has no end until every region has been told', async () => {
+  it('has no end until every region has the announcement', async () => {
     await addRule('a');
     await publishNow();
     await change('a', 'central = true');

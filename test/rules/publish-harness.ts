@@ -59,7 +59,7 @@ export function usePublishing() {
   const copies: string[] = [];
   /** Runs before every step of a publication. If it throws, the step fails with that error. */
   const before = { step: async (_step: Step): Promise<unknown> => undefined };
-  /** The region that hangs, which Weir gives up on. A region that a test or a busy machine delays is not given up. */
+  /** The region that hangs. Weir gives up on it, and never on a region that a test or a busy machine delays. */
   const hanging: { name?: Region['name'] } = {};
   const waitFor = (name: Region['name'], signal: AbortSignal) =>
     hanging.name === name ? signal : AbortSignal.timeout(SIGNAL_MS);
@@ -67,7 +67,7 @@ export function usePublishing() {
   beforeAll(async () => {
     [db, space] = [await startDatabase(), await startKv()];
     pool = new pg.Pool({ connectionString: db.url });
-    // Postgres may stop under it.
+    // A test may stop Postgres while the pool is open.
     pool.on('error', () => {});
     regions = [await startRegion('eu'), await startRegion('us')];
     neonConfig.fetchFunction = async (url: string, init: { body: string }) => {

@@ -27,7 +27,7 @@ describe('a region', () => {
     ['cannot be read', ['read us'], 1],
     ['cannot be written', ['write us'], 1],
     ['cannot be reached at all', ['read us', 'write us'], 2],
-  ])('that %s does not keep other regions from being told', async (_, steps, failures) => {
+  ])('that %s does not keep the announcement from other regions', async (_, steps, failures) => {
     await addRule('a');
     failAt(...steps);
     const { version, regions: told } = await publishNow();
@@ -46,7 +46,7 @@ describe('a region', () => {
   });
 
   it.each([{ status: 500 }, { garbage: true }, { refuse: true }, { hang: true }])(
-    'is not told while its Redis fails: %j',
+    'gets no announcement while its Redis fails: %j',
     async (fault) => {
       await addRule('a');
       const [, us] = regions();
@@ -73,7 +73,7 @@ describe('a region', () => {
       "ERR @user_script line:2(column:7) near 'local': syntax error",
       "ERR @user_script line:2(column:7) near 'local': syntax error",
     ],
-  ])('that cannot run the script is not told, and the publication says why: %s', async (said, problem) => {
+  ])('that cannot run the script is left out, and the publication says why: %s', async (said, problem) => {
     await addRule('a');
     await publishNow();
     const [, before] = await standing();

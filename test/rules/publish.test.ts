@@ -170,7 +170,7 @@ describe('Postgres', () => {
     },
   );
 
-  it('stops the publication if it is gone, and nothing changes', async () => {
+  it('stops the publication if it is down, and nothing changes', async () => {
     await addRule('a');
     const { version } = await publishNow();
     const [known, kept] = [await standing(), await keys()];

@@ -1,4 +1,4 @@
-// Random sets of rules and tiers, and requests that meet them.
+// Random sets of rules and tiers, and requests that match them.
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import type { Caller } from '../../src/core/matching/caller.ts';
@@ -23,7 +23,7 @@ const isBackwards = ({ validFromMs, validUntilMs }: Pick<PublishedRule, 'validFr
 
 export type RuleRow = PublishedRule & { readonly enabled: boolean };
 
-/** Each value is rare, so that rules have few conditions and meet requests. */
+/** Each value is rare, so that rules have few conditions and often match. */
 const someOf = (...values: string[]) =>
   fc.oneof(
     { weight: 3, arbitrary: fc.constant<string[]>([]) },

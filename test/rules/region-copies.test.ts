@@ -29,7 +29,7 @@ afterAll(async () => {
 const KV_WAIT_MS = 1_000;
 const PATIENT_MS = 60_000;
 const { timeout } = AbortSignal;
-/** Gives up a KV that does not answer after this time. Nothing else is late, however busy the machine is. */
+/** Isolates give up on a KV after this time. No other call times out, however busy the machine is. */
 const giveUpKvAfter = (kvMs: number) =>
   vi.spyOn(AbortSignal, 'timeout').mockImplementation((ms) => timeout(ms === KV_WAIT_MS ? kvMs : PATIENT_MS));
 
@@ -43,7 +43,7 @@ beforeEach(async () => {
 });
 afterEach(() => vi.restoreAllMocks());
 
-/** Announced and copied in the region, but not in KV. */
+/** Publishes rules that the region announces and has a copy of, but that KV lacks. */
 async function publishWithoutKv(sequence: number, ...ids: string[]): Promise<Published> {
   const published = await createPublished(sequence, ids);
   await copyTo(region.board, published.parts, { known: undefined, again: false, onError });

@@ -50,11 +50,11 @@ export interface Case {
   /** Fields that differ from `LEAST`. */
   readonly refused: readonly Row[];
   readonly taken?: readonly Row[];
-  /** If the type of a value refuses it before the constraint does. */
+  /** Set if the type of a value refuses the value before the constraint does. */
   readonly sqlState?: string;
-  /** Inserted just before. */
+  /** A row that the test inserts first. */
   readonly standing?: Row;
-  /** If a trigger makes sure that there is nothing to refuse. */
+  /** Set if a trigger would correct the row before the constraint refuses it. */
   readonly withoutTriggers?: boolean;
 }
 

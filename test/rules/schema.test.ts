@@ -86,7 +86,7 @@ describe('a constraint', () => {
     },
   );
 
-  it.each(Object.entries(CASES))('%s takes a row that does not', async (name, { taken = [{}] }) => {
+  it.each(Object.entries(CASES))('%s accepts a row that keeps it', async (name, { taken = [{}] }) => {
     for (const row of taken)
       expect(await verdict(tableOf.get(name) ?? '', row), JSON.stringify(row)).toBe('taken');
   });

@@ -70,7 +70,7 @@ describe('a cold isolate', () => {
     expect(source.callerRevisions()).toEqual({ epoch: '0', revisions: { 'key:k': '1' } });
   });
 
-  it('loads the rules that KV names if Redis is gone', async () => {
+  it('loads the rules that KV names if Redis is down', async () => {
     const announcement = await published(1, 'a');
     await writeCurrent(kv, announcement);
     expect(await createSource().start(brokenBoard)).toMatchObject({ version: announcement.rules });
@@ -156,7 +156,7 @@ describe('an isolate that has rules', () => {
     expect(source.probe()).toBeUndefined();
   });
 
-  it('says that its rules have lapsed, a minute after they were confirmed', async () => {
+  it('reports that its rules have lapsed, a minute after they were confirmed', async () => {
     const { source } = await started();
     nowMs += 59_999;
     expect(source.probe()?.isLapsed).toBe(false);
@@ -168,7 +168,7 @@ describe('an isolate that has rules', () => {
     expect(source.probe()?.isLapsed).toBe(false);
   });
 
-  it('dates an answer from when it was asked for, not from when it came', async () => {
+  it('dates an answer by the time of the question, not by the time of arrival', async () => {
     const { source } = await started();
     nowMs += 300;
     const probe = source.probe();
@@ -223,7 +223,7 @@ describe('an isolate that has rules', () => {
     expect(source.probe()?.isOverdue).toBe(true);
   });
 
-  it('does not ask for a second after a probe without an answer', async () => {
+  it('does not ask again within a second after a probe without an answer', async () => {
     const { source } = await started();
     nowMs += 500;
     expect(source.probe()?.isOverdue).toBe(true);
@@ -260,7 +260,7 @@ describe('an isolate that has rules', () => {
     expect(reads).toBe(1);
   });
 
-  it('loads the rules itself if another request began to and never finished', async () => {
+  it('loads the rules again if a request that began to load them never finishes', async () => {
     let isStuck = true;
     const get = (name: string) =>
       isStuck && name.startsWith('rules:') ? new Promise<string | null>(() => {}) : kv.get(name);

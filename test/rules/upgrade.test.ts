@@ -73,7 +73,7 @@ it('a change from before the upgrade can still be rolled back, and new changes h
   expect(await names()).toEqual(['new', 'old', 'rings\u0007']);
 });
 
-it('a rule whose name has a control character stays in force after the migration, and its next change must rename it', async () => {
+it('a rule with a control character in its name survives the migration; its next change must rename it', async () => {
   expect(await inForce('rings\u0007')).toEqual({ limits: [1], rejected: [] });
   await expect(db.query(`update rules set "limit" = 2 where name like 'rings%'`)).rejects.toThrow(
     'rules_name_has_no_control_characters',

@@ -1,5 +1,5 @@
-// A database of the shared PostgreSQL for one test file, behind a port that can be closed. Then Postgres is gone for
-// that file only.
+// A database of the shared PostgreSQL for one test file, behind a port that can be closed. While the port is closed,
+// Postgres is down for that file only.
 import { connect, createServer, type Socket } from 'node:net';
 import { inject } from 'vitest';
 import { close, LOOPBACK, listen } from '../../local/ports.ts';

@@ -56,7 +56,7 @@ describe('requests that two regions have counted', () => {
   ];
   const moved = historyOf([...start, ...end]);
 
-  it('keep the limit if they do by the dates of the old region first, and by those of the new one later', () => {
+  it('keep the limit if they do so by the dates of the old region first, and of the new region later', () => {
     const byNew = moved.admissions.map(
       (one) => moved.twins.find((twin) => twin.request === one.request) ?? one,
     );
@@ -65,7 +65,7 @@ describe('requests that two regions have counted', () => {
     expect(findUndatable(counted, moved)).toBeUndefined();
   });
 
-  it('exceed the limit if one is too many by each of its dates', () => {
+  it('exceed the limit if one of them is beyond it by each of its dates', () => {
     for (const one of [{ old: 1_215, new: 1_165 }, { old: 1_215 }, { new: 1_165 }])
       expect(findUndatable(counted, historyOf([...start, one, ...end]))).toBeDefined();
   });

@@ -19,7 +19,7 @@ const admission = (atMs: number, changes: Partial<Admission> = {}): Admission =>
 });
 
 describe('a history of admissions', () => {
-  it.each(SIMULATED)('is judged as the definition of %s says, computed the slow way', (algorithm) =>
+  it.each(SIMULATED)('is judged by the definition of %s, computed the slow way', (algorithm) =>
     fc.assert(
       fc.property(
         fc.array(
@@ -55,7 +55,7 @@ describe('a history of admissions', () => {
     }
   });
 
-  it('does not count charges that a region forgot, and allows the part that it may have ceded, until the stated time', () => {
+  it('ignores charges that a region forgot, and allows the part that it may have ceded, for a stated time', () => {
     const admissions = [0, 10, 20, 30, 40, 50, 60].map((atMs) => admission(5_000 + atMs));
     const forgetting = { atMs: 5_025, region: 0, part: 1, untilMs: 5_055 };
     for (const algorithm of SIMULATED) {

@@ -12,7 +12,7 @@ const FRESH = Math.floor(Math.random() * 2 ** 31);
 /** One episode of each kind, with some of its subjects. The long form has many episodes with all subjects. */
 const REQUESTS = rounds(1, 20_000);
 const SUBJECTS = 10;
-/** Of the admitted requests, so many use leased units at least: enough to judge leases by. */
+/** At least this fraction of the admitted requests uses leased units: enough to judge leases by. */
 const LEASED = 0.2;
 const withFew = (scenario: Scenario, subjects = SUBJECTS): Scenario => ({
   ...scenario,

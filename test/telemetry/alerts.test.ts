@@ -120,7 +120,7 @@ describe('the webhook', () => {
   });
 });
 
-describe('a message that the webhook does not take', () => {
+describe('a message that the webhook does not accept', () => {
   it.each([500, 302, 410])(
     '(%i) leaves its batch written, and is sent again under its id',
     async (status) => {
@@ -143,7 +143,7 @@ describe('a message that the webhook does not take', () => {
     },
   );
 
-  it('is sent later each time, up to an hour later', async () => {
+  it('is sent again after longer and longer pauses, up to an hour', async () => {
     receiver.answers.status = 503;
     await keep([crossingOf('a')]);
     for (const minutes of [1, 2, 4, 8, 16, 32, 60, 60]) {

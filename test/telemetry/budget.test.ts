@@ -63,7 +63,7 @@ async function handedOver(requestsASecond: number): Promise<{ batches: MetricsBa
   return { batches, requests };
 }
 
-/** What that costs on a real Redis. */
+/** What the batches of such an isolate cost on a real Redis. */
 async function play(requestsASecond: number): Promise<{ commands: number; requests: number }> {
   const { batches, requests } = await handedOver(requestsASecond);
   const board = createMetricsBoard(createClient({ url: upstash.gateway.url, token: 'token' }));

@@ -72,7 +72,7 @@ describe('the text for Prometheus', () => {
     expect(lines).toContain('weir_checks_total{rule="a \\"b\\" \\\\ c",result="denied",store="us"} 1');
   });
 
-  it('leaves out a region that does not answer, and says that it is down', async () => {
+  it('leaves out the sums of a region that does not answer, and reports the region as down', async () => {
     const lines = await linesOf({ us: metricsOf({ 'billed\tus': 1 }), eu: undefined });
     expect(lines).toContain('weir_region_up{region="us"} 1');
     expect(lines).toContain('weir_region_up{region="eu"} 0');

@@ -1,4 +1,4 @@
-// A real Prometheus scrapes Weir: three isolates under load, one of them killed, and a region that goes away.
+// A real Prometheus scrapes Weir: three isolates under load, one of them killed, and a region that goes down.
 
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -123,7 +123,7 @@ it('increase() is the number of requests, minus at most those that a killed isol
   expect(increase).toBeLessThan((total - 12) * (1 + 3 / scrapes) + 1);
 });
 
-it('no counter ever went back, no matter which isolate was scraped', async () => {
+it('no counter ever goes back, no matter which isolate Prometheus scrapes', async () => {
   const names = [...(await metricsText()).matchAll(/^# TYPE (\w+) (counter|histogram)$/gm)];
   expect(names.length).toBeGreaterThan(5);
   for (const [, name, type] of names) {

@@ -71,7 +71,7 @@ describe.each([
     expect((await used())?.cost).toBe((before?.cost ?? 0) + 6);
   });
 
-  it('no denial is lost while Postgres is gone: they arrive when Postgres is back', async () => {
+  it('no denial is lost while Postgres is down: all arrive when Postgres is back', async () => {
     const ip = freshIp();
     await sendAll(ip, 2);
     const before = weir.stack.neon.failedCount();
@@ -87,7 +87,7 @@ describe.each([
 
   // Without a queue there is no consumer.
   if (queue) {
-    it('a batch that fails too often goes to the dead-letter queue, is counted, and arrives when Postgres is back', async () => {
+    it('a batch that fails too often is counted as a dead letter, and arrives when Postgres is back', async () => {
       const ip = freshIp();
       const before = await deadLetters();
       // If the counter did not exist yet, the alert would not see its first increase.

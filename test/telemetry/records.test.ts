@@ -181,7 +181,7 @@ describe('usage', () => {
     expect(all.find(({ userId }) => userId === 'other')?.requests).toBe(500);
   });
 
-  it('is counted in bounded memory while it cannot be handed over, and totals stay exact, with and without a rule', async () => {
+  it('takes bounded memory while it cannot be handed over, and totals stay exact with and without a rule', async () => {
     const { state, decide, handOver, records } = openTelemetry();
     state.isQueueDown = true;
     const [hours, callers] = [5, MAX_NAMED + 500];

@@ -132,7 +132,7 @@ describe('the consumer of the queue', () => {
     expect(await totals()).toMatchObject({ denied: 15 });
   });
 
-  it('leaves failed batches to the queue, later each time, up to an hour', async () => {
+  it('returns failed batches to the queue with growing delays, up to an hour', async () => {
     const { consume, messageOf, done, errors } = open(() => Promise.reject(new Error('Postgres is gone')));
     const messages = [1, 2, 5, 50].map((attempts) => messageOf(batchOf('a'), attempts));
     await consume({ queue: 'weir-records', messages });

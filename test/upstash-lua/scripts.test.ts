@@ -15,7 +15,7 @@ beforeAll(async () => {
   server = await startScriptServer({ port: 0, name: 'scripts', lua: 'gopher' });
   redis = new Redis(server.port);
   direct = new Redis(server.redis.port);
-  // One test kills the server under them.
+  // One test kills the server while these clients are connected.
   for (const client of [redis, direct]) client.on('error', () => {});
 });
 afterAll(async () => {

@@ -28,7 +28,7 @@ const admin = (path: string, init: RequestInit = {}) =>
   });
 
 const LIMIT = 20;
-/** With its borders far from now. */
+/** A window whose borders are far from now. */
 const windowSeconds = [86_400, 90_000, 100_000].find((seconds) => {
   const intoMs = Date.now() % (seconds * 1_000);
   return intoMs > 3_600_000 && intoMs < (seconds - 3_600) * 1_000;

@@ -1,4 +1,4 @@
-// The gateway hands work on charges over to the runtime, which drops all other work after the response. The store
+// The gateway passes work on charges to waitUntil. The runtime drops all other work after the response. The store
 // answers late, so work that nobody waits for would be missing at the end.
 import { describe, expect, it } from 'vitest';
 import type { Operation } from '../../src/core/counting/check.ts';

@@ -8,7 +8,7 @@ beforeAll(async () => {
     ('per ip', '/*', 'ip', 'fixed-window', 20, 3600),
     ('login', '/login', 'ip', 'fixed-window', 3, 3600)`);
   expect((await call('/_weir/admin/publish', { method: 'POST', headers: admin })).status).toBe(200);
-  // A new isolate waits only so long for its rules. On a busy machine, the first requests may pass without them.
+  // A new isolate waits for its rules only for a while. On a busy machine, the first requests may pass without them.
   const limit = async () => (await call('/x', { ip: freshIp() })).headers.get('X-RateLimit-Limit');
   await vi.waitFor(async () => expect(await limit()).toBe('20'), { timeout: 60_000 });
 });
@@ -152,7 +152,7 @@ describe('the origin', () => {
     socket?.close();
   });
 
-  it('that drops the connection gives a 502 that says so', async () => {
+  it('that drops the connection causes a 502 with the code origin-unreachable', async () => {
     const answer = await call('/x?fail=reset');
     expect(answer.status).toBe(502);
     expect(await answer.json()).toMatchObject({ code: 'origin-unreachable' });

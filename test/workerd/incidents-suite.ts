@@ -43,7 +43,7 @@ const INCIDENTS: readonly [string, Situation, number, Omit<Incident, 'region'>][
 ];
 
 describe.each(INCIDENTS)('a request that was %s', (_, situation, status, { reason, fallback }) => {
-  it('has headers that say so', async () => {
+  it('has headers with the reason and the fallback', async () => {
     const { answer, told } = await send(situation);
     expect([answer.status, told]).toEqual([status, [reason, fallback ?? null]]);
   });

@@ -74,7 +74,7 @@ describe('the cron run', () => {
 });
 
 describe('health', () => {
-  it('tells version, region, rules and parts', async () => {
+  it('reports version, region, rules and parts', async () => {
     await publish();
     expect(await health()).toMatchObject({
       version: expect.stringMatching(/^\d+\.\d+\.\d+$/),
@@ -97,7 +97,7 @@ describe('health', () => {
           status: 'degraded',
           parts: { 'redis:ap': 'down', 'redis:us': 'ok' },
         });
-      // Without a token, too: a load balancer that watches it must not take the Worker out for a region.
+      // Also without a token: a load balancer that watches health must not drop the Worker because of one region.
       for (const headers of [admin, {}])
         expect((await call('/_weir/health', { region: 'eu', headers })).status).toBe(200);
     });

@@ -7,12 +7,12 @@ import type { RepositoryOptions, Row } from '../../rules/tables/repository.ts';
 export interface Collection extends RepositoryOptions {
   /** The path, and the group in the documentation: `rules`. */
   readonly path: string;
-  /** One of them, in sentences: `rule`. */
+  /** The word for one item, in sentences: `rule`. */
   readonly noun: string;
   readonly bodies: BodySchemas;
   /** The field that is the id. */
   readonly idField: string;
-  /** In the documentation. */
+  /** The description of the id in the documentation. */
   readonly describeId?: string;
   /** A text that cannot be an id gets the same 404 as an unknown id. */
   isId(text: string): boolean;
@@ -23,7 +23,7 @@ export interface Collection extends RepositoryOptions {
   expect?(values: Values, before: Row | undefined): void;
   /** How many bytes of the snapshot a row takes; undefined: none. */
   bytesOf?(row: Values): number;
-  /** What a creation adds to the body it was given. */
+  /** Adds fields to the body of a creation. */
   prepare?(values: Values): Promise<Creation>;
   /** Creates rows that the values refer to and that do not exist yet, in the same transaction. */
   bring?(values: Values): Promise<Brought | undefined>;

@@ -1,4 +1,4 @@
-// Filters that collections have in common; one that is not given does not filter.
+// Filters that collections have in common. A filter without a value filters nothing.
 import { eq, ilike, or, type SQL, sql } from 'drizzle-orm';
 import type { PgColumn } from 'drizzle-orm/pg-core';
 import * as z from 'zod';
@@ -8,7 +8,7 @@ export const flag = z.enum(['true', 'false']);
 export const equals = (column: PgColumn, value: unknown): SQL | undefined =>
   value === undefined ? undefined : eq(column, value);
 
-/** One of the two begins with the other. */
+/** The column begins with the text, or the text begins with the column. */
 export const beginsAlike = (column: PgColumn, text: unknown): SQL | undefined =>
   typeof text === 'string'
     ? sql`(starts_with(${column}, ${text}) or starts_with(${text}, ${column}))`
@@ -17,6 +17,6 @@ export const beginsAlike = (column: PgColumn, text: unknown): SQL | undefined =>
 export const contains = (column: PgColumn, part: unknown): SQL | undefined =>
   typeof part === 'string' ? ilike(column, `%${part.replace(/[\\%_]/g, '\\$&')}%`) : undefined;
 
-/** One of the columns does. */
+/** At least one of the columns contains the text. */
 export const containsAny = (columns: readonly PgColumn[], part: unknown): SQL | undefined =>
   or(...columns.map((column) => contains(column, part)));

@@ -138,7 +138,7 @@ const answer = (
   content: { 'application/json': { schema } },
 });
 
-/** Typed as loosely as the document allows: handlers give plain Responses, the tests hold them against it. */
+/** Typed as loosely as possible, because handlers return plain Responses. Tests compare these with the document. */
 const responses = (good: RouteConfig['responses'], ...problems: number[]): RouteConfig['responses'] => ({
   ...good,
   ...problemResponses(...problems),

@@ -6,7 +6,7 @@ import { toJson, toShown } from './answers.ts';
 import { takeChanges } from './changes.ts';
 import type { Collection } from './declaration.ts';
 
-/** If several clients patch a row at once, each attempt lets one of them through. */
+/** If several clients patch a row at once, one of them succeeds in each attempt. */
 const MAX_ATTEMPTS = 20;
 
 export interface Patch {
@@ -35,7 +35,7 @@ export async function applyPatch({ collection, target, given, find, save }: Patc
   throw new AdminError({ status: 409, code: 'changed-since', title: 'Too many are changing it at once' });
 }
 
-/** The given fields and those that follow from them. Others are not written. */
+/** The given fields, and the fields that change with them. No other field is written. */
 function changesOf(bodies: BodySchemas, shown: Values, given: Values): Values {
   const written = Object.entries(shown).filter(([field]) => bodies.isWritten(field));
   const changed = Object.entries(given).map(([field, value]) => [field, toJson(value)]);

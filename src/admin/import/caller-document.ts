@@ -8,7 +8,7 @@ import { apiKeys, listEntries, tenants, users } from '../../rules/tables/schema.
 import { keyBodies, listBodies, tenantBodies, userBodies } from '../schemas.ts';
 import { withoutDefaults } from './document-values.ts';
 
-/** With 10 MiB a document has far fewer. */
+/** A document of 10 MiB has far fewer entries. */
 const MAX_ENTRIES = 100_000;
 /** Neon answers with 10 MB at most. */
 const PAGE_ROWS = 5_000;

@@ -10,7 +10,7 @@ export function withoutDefaults(
   return Object.fromEntries(said.map((field) => [field, row[field]]));
 }
 
-/** Of values that came from JSON; the order of an object's keys does not matter, that of a list does. */
+/** Compares values that came from JSON. The order of keys does not matter, but the order of list entries does. */
 export function isSame(a: unknown, b: unknown): boolean {
   return JSON.stringify(a, sortKeys) === JSON.stringify(b, sortKeys);
 }

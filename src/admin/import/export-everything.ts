@@ -4,8 +4,8 @@ import { type CallerKind, readCallerPages } from './caller-document.ts';
 import { readStoredRows, toDocument } from './import-document.ts';
 
 /**
- * Pages are read one after the other while others may write. So rows that are referred to are read last: a tenant that
- * is created meanwhile is then in the document with the users that name it.
+ * The export reads pages one after the other, while other clients may write. So it reads referenced rows last: if a
+ * client creates a tenant and its users meanwhile, the document has the tenant of every user in it.
  */
 const READ_IN_ORDER: readonly CallerKind[] = ['keys', 'users', 'tenants', 'lists'];
 

@@ -1,4 +1,4 @@
-// Writes the tenants, users, keys and lists of a document. There can be many, so Postgres does the comparing.
+// Writes the tenants, users, keys and lists of a document. There can be many, so Postgres compares them.
 import { type SQL, sql } from 'drizzle-orm';
 import type { Database } from '../../rules/tables/database.ts';
 import { CALLER_KINDS, CALLER_PARTS, type CallerDocument, type CallerKind } from './caller-document.ts';
@@ -12,7 +12,7 @@ export interface CallerCounts {
   readonly unchanged: number;
 }
 
-/** Of the kinds that the document has. */
+/** The counts of each kind that the document has. */
 export type CallerSummary = { readonly [K in CallerKind]?: CallerCounts };
 
 const kindsIn = (document: CallerDocument): CallerKind[] =>
@@ -57,7 +57,7 @@ function countQuery(kind: CallerKind, document: CallerDocument): SQL {
     left join weir.${sql.identifier(tableName)} as stored on ${columns('stored', key)} = ${columns('record', key)}`;
 }
 
-/** Deletes rows that refer to others first, so that no reference is left behind. */
+/** First deletes rows that refer to other rows, so that no reference is left behind. */
 export const callerDeletions = (document: CallerDocument, mode: ImportMode): SQL[] =>
   mode === 'merge'
     ? []
@@ -69,7 +69,7 @@ export const callerDeletions = (document: CallerDocument, mode: ImportMode): SQL
             select from ${entriesOf(kind, document)} where ${columns('stored', key)} = ${columns('record', key)})`;
         });
 
-/** Runs after tiers, which callers name. Callers name each other in the order of the kinds. */
+/** Runs after the tiers are written, because callers refer to tiers. Each kind refers only to kinds before it. */
 export const callerWrites = (document: CallerDocument): SQL[] =>
   kindsIn(document).map((kind) => {
     const { tableName, key, fields } = CALLER_PARTS[kind];

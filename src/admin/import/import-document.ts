@@ -81,9 +81,9 @@ export type TierRow = typeof tiersTable.$inferSelect & { readonly isInUse: boole
 export interface StoredRows {
   /** The last id in the history of rules, tiers, routes and settings. */
   readonly basedOn: number;
-  /** Of all rows and their revisions. */
+  /** A digest of the revisions of all rows. */
   readonly fingerprint: string;
-  /** How large all that is published is. */
+  /** The size of the last publication. */
   readonly publishedBytes: number;
   readonly rules: readonly RuleRow[];
   readonly tiers: readonly TierRow[];
@@ -91,7 +91,7 @@ export interface StoredRows {
   readonly settings: Settings;
 }
 
-/** As of one moment. */
+/** Reads all rows in one transaction. */
 export async function readStoredRows(database: Database): Promise<StoredRows> {
   const [, state, rules, tiers, routes, settingRows] = await database.batch([
     asOfOneMoment(database),
@@ -114,7 +114,7 @@ export async function readStoredRows(database: Database): Promise<StoredRows> {
   return { basedOn: Number(based_on), fingerprint, publishedBytes, rules, tiers, routes, settings };
 }
 
-/** The history alone is not enough: of two changes at once, the one with the lower number can be committed last. */
+/** The history alone is not enough: of two simultaneous changes, Postgres can commit the one with the lower id last. */
 export const FINGERPRINT = sql`(select md5(string_agg(part, ',' order by part)) from (
   select revision::text as part from weir.rules union all select revision::text from weir.tiers
   union all select revision::text from weir.routes union all select revision::text from weir.settings) parts)`;

@@ -28,7 +28,7 @@ export const IMPORT_MODES = ['merge', 'replace'] as const;
 export type ImportMode = (typeof IMPORT_MODES)[number];
 
 export interface ImportProblem {
-  /** Into the document: `#/rules/17/name`. */
+  /** Points into the document: `#/rules/17/name`. */
   readonly pointer: string;
   readonly detail: string;
 }
@@ -126,7 +126,7 @@ function planRoutes(wanted: readonly DocumentRoute[], rows: readonly RouteRow[],
   return toPlan(pairs, rows, { mode, fields: Object.keys(documentRoute.shape) });
 }
 
-/** Rules and routes are. */
+/** The fields that identify a rule or a route. */
 interface Named {
   readonly id: string | undefined;
   readonly name: string;
@@ -250,7 +250,7 @@ function takenPlaces(
 
 export const placeOf = ({ host, prefix }: Pick<RouteRow, 'host' | 'prefix'>) => `${host}${prefix}`;
 
-/** Origins that stay as they are may name a binding that is gone. */
+/** Unchanged origins may name a binding that no longer exists. */
 function originsOfElsewhere(
   wanted: readonly DocumentRoute[],
   { created, updated }: Plan<PlannedRoute, RouteRow>,
@@ -264,7 +264,7 @@ function originsOfElsewhere(
   });
 }
 
-/** Unchanged shares may name a region that is gone, so that an export can always be imported again. */
+/** Unchanged shares may name a region that was removed, so that an export can always be imported again. */
 function sharesOfNoRegion(
   wanted: readonly DocumentRule[],
   { created, updated }: Plan<PlannedRule, RuleRow>,

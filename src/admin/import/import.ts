@@ -35,7 +35,7 @@ export interface ImportRequest extends HowToImport {
   readonly document: ImportDocument;
   readonly actor: string;
   readonly dryRun: boolean;
-  /** Even if rules, tiers or routes have changed since the document was exported. */
+  /** Imports even if rules, tiers or routes have changed since the document was exported. */
   readonly force: boolean;
 }
 
@@ -180,7 +180,7 @@ function ruleStatements({ created, updated, deleted }: ImportPlan['rules'], stor
 
 const ROUTE_FIELDS = Object.keys(documentRoute.shape);
 
-/** As for rules; and of the routes that are switched on, one has a host and prefix after every single row. */
+/** Like rules. Also, no two enabled routes may have the same host and prefix after any single row. */
 function routeStatements({ created, updated, deleted }: ImportPlan['routes'], stored: StoredRows): SQL[] {
   const gone = new Set(deleted.map(({ id }) => id));
   const staying = stored.routes.filter(({ id }) => !gone.has(id));

@@ -1,4 +1,4 @@
-// Rows of a document on their way to Postgres.
+// Writes rows of a document as SQL.
 import { type SQL, sql } from 'drizzle-orm';
 
 /** Thousands of rows as one parameter. */

@@ -107,7 +107,7 @@ function countedSubject(scope: Scope, ipv6Prefix: number, subject = ''): string 
 interface Forgotten {
   readonly scope: Scope;
   readonly subject: string;
-  /** Of what rules count `by`. */
+  /** The values of the parts that rules count `by`. */
   readonly values: Readonly<Record<string, string>>;
 }
 
@@ -128,7 +128,7 @@ async function keysOf(forgotten: Forgotten, { rules }: SnapshotContent) {
   return { keys: await Promise.all(wanted), untold };
 }
 
-/** Of all counters that a rule can have: for each route and method, and as a bound. */
+/** The groups of all counters that a rule can have: for each route and method, and for bounds. */
 function groupsOf(rule: PublishedRule): string[] {
   const known = everyVariant(rule);
   const others = known.filter(({ method }) => method).map((one) => ({ ...one, method: OTHER_METHOD }));
@@ -136,7 +136,7 @@ function groupsOf(rule: PublishedRule): string[] {
   return counters.map(({ algorithm, counterId, ordinal }) => groupOf(algorithm, counterId, ordinal));
 }
 
-/** As `subjectBy` makes it of a request; undefined if a value is not told. */
+/** The text that `subjectBy` makes from a request; undefined if a value is missing. */
 function partsOf(by: readonly string[], { scope, subject, values }: Forgotten): string | undefined {
   const told = new Map(Object.entries(values).map(([part, value]) => [nameOf(part), escaped(value.trim())]));
   const own = escaped(subject);
@@ -153,7 +153,7 @@ function partsOf(by: readonly string[], { scope, subject, values }: Forgotten): 
 const IS_ID = /^(user|apiKey|tenant|claim:.*)$/;
 const withIp = (ip: string | undefined) => (ip === undefined ? undefined : `@${ip}`);
 
-/** Names of headers in one case. */
+/** Writes names of headers in lower case. */
 function nameOf(part: string): string {
   const { kind, name } = parseSubjectField(part);
   return `${kind}:${name}`.replace(/:$/, '');

@@ -95,7 +95,7 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
   });
 }
 
-/** What the explanation does not say about the rule itself. */
+/** Facts about the rule itself that the explanation does not contain. */
 function storedOf({ ruleId }: Applying, { rules, split }: StoredContent, nowMs: number) {
   const rule = rules.find(({ id: known }) => known === ruleId);
   return { action: rule?.action ?? 'reject', moving: movingOf(rule && movingUntilMs(rule, split, nowMs)) };

@@ -1,4 +1,4 @@
-// All rules, tiers and routes as one JSON document, out and in again; and everything, for a backup.
+// Exports and imports all rules, tiers and routes as one JSON document. A full export has everything, for a backup.
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import { READ_ONLY } from '../auth.ts';
@@ -107,7 +107,7 @@ export function addImportExportRoutes(app: AdminApp, services: AdminServices): v
       return c.body(toStream(everythingAsText(services.database)), 200, asJson) as never;
     }
     const document = toDocument(await readStoredRows(services.database));
-    // On many lines, because it is kept in git and compared there.
+    // Writes the document on many lines, because people keep it in git and compare versions.
     return c.body(`${JSON.stringify(document, null, 2)}\n`, 200, asJson) as never;
   });
 

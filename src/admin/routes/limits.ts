@@ -117,11 +117,11 @@ async function findCaller(services: AdminServices, scope: CallerScope, subject: 
   return caller;
 }
 
-/** A prefix of IPv6 addresses, as it is counted: any address of it stands for all. */
+/** A prefix of IPv6 addresses, as rules count it. Any address of the prefix stands for all. */
 const prefixOf = (subject: string, ipv6Prefix: number) =>
   subject.includes('/') ? countedIp(subject.slice(0, subject.indexOf('/')), ipv6Prefix) : undefined;
 
-/** As if there were a request that all limits of the caller apply to. */
+/** The checks of a request to which all limits of the caller apply. */
 async function checksOf(rules: Snapshot, caller: Caller, nowMs: number): Promise<readonly RuleCheck[]> {
   const everywhere: Snapshot = {
     ...rules,
@@ -131,7 +131,7 @@ async function checksOf(rules: Snapshot, caller: Caller, nowMs: number): Promise
   const request = { caller, nowMs, seatId: noSeat, matchPath: '/', method: 'GET' };
   const plan = await planRequest(everywhere, request);
   const checks = plan.kind === 'checks' ? plan.checks : [];
-  // Callers without an id of the scope of the rule are counted by IP, and the IP of a user or a key is not known.
+  // Rules count callers without an id of their scope by IP, and the IP of a user or a key is not known here.
   return checks.filter(({ rule }) => subjectOf(rule.scope, caller).id !== UNKNOWN.ip);
 }
 

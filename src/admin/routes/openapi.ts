@@ -7,7 +7,7 @@ import type { AdminApp } from '../services.ts';
 
 export type OpenApiDocument = ReturnType<AdminApp['getOpenAPI31Document']>;
 
-/** Called after all the others: the document holds what is registered when it is asked for. */
+/** Called after all other groups. The document contains the routes that are registered when a client asks for it. */
 export function addOpenApiRoutes(app: AdminApp): void {
   app.openAPIRegistry.registerComponent('securitySchemes', 'bearer', {
     type: 'http',
@@ -16,7 +16,7 @@ export function addOpenApiRoutes(app: AdminApp): void {
   });
   app.openapi(documentRoute, () => Response.json(documentOf(app)));
   app.openapi(pageRoute, () => {
-    // Nothing but its own style: no script could run even if one got into a description.
+    // Allows only the page's own style: no script can run, even if one gets into a description.
     const policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
     return new Response(renderOpenApiPage(documentOf(app)), {
       headers: { 'Content-Type': 'text/html; charset=utf-8', 'Content-Security-Policy': policy },

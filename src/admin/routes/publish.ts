@@ -63,7 +63,7 @@ const toShown = ({ rejected, warnings, regions, ...publication }: Publication) =
   regions: [...regions],
 });
 
-/** The likeliest mistake of a first deployment has a reason of its own. */
+/** The likeliest mistake of a first deployment gets a message of its own. */
 function reasonOf(error: unknown): string {
   if (error instanceof SnapshotTooLarge) return `${error.message}.`;
   const { code, title, detail } = postgresProblem(error);

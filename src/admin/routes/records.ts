@@ -1,4 +1,4 @@
-// What was denied and what was used: the questions that operators and invoices ask. As pages, or as CSV.
+// Denials and usage, for operators and for invoices: as pages, or as CSV.
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import { SCOPES } from '../../core/matching/rule.ts';
@@ -238,7 +238,7 @@ export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
 
 const VIOLATOR_COLUMNS = ['subject', 'count', 'lastAt', 'rules'] as const;
 
-/** Where the page before ended. */
+/** Where the previous page ended. */
 function placeOf(cursor: string) {
   const [at = '', scope = '', ruleId = '', subject = ''] = parseCursor(cursor, 4);
   return [momentOf(at).toISOString(), scope, ruleId, subject] as const;
@@ -249,7 +249,7 @@ interface Asked {
   readonly to: Date;
 }
 
-/** The pages of one question are about one period, though time goes on. */
+/** All pages of one query cover the same period, although time goes on. */
 const toOffset = (offset: number, { from, to }: Asked) =>
   toCursor([String(offset), from.toISOString(), to.toISOString()]);
 
@@ -266,7 +266,7 @@ function momentOf(text: string): Date {
   return date;
 }
 
-/** The next page is named in a header: a file of CSV has no place for it. */
+/** A header names the next page, because a CSV file has no place for it. */
 const csv = (text: string, nextCursor: string | null) =>
   new Response(text, {
     headers: { 'Content-Type': CSV_TYPE, ...(nextCursor !== null && { 'X-Next-Cursor': nextCursor }) },

@@ -37,7 +37,7 @@ export const addRouteRoutes: AddRoutes = (app, services) =>
       contains(routes.name, q),
     ],
     expect: ({ origin }, before) => {
-      // What stays as it is may name a binding that is gone.
+      // An unchanged origin may name a binding that no longer exists.
       if (typeof origin === 'string' && origin !== before?.origin) expectOriginHere(services, origin);
     },
     concerns: 'itself',

@@ -25,7 +25,7 @@ export const addRuleRoutes: AddRoutes = (app, services) =>
     idField: 'id',
     bytesOf: bytesOfRule,
     isId: isUuid,
-    // As they were created: a priority can change between two pages, this cannot.
+    // In the order of creation, which cannot change between two pages. A priority can.
     order: [rules.ordinal, rules.id],
     filters: {
       scope: z.enum(SCOPES).optional(),
@@ -46,7 +46,7 @@ export const addRuleRoutes: AddRoutes = (app, services) =>
       contains(rules.name, q),
     ],
     expect: ({ shares }, before) => {
-      // What stays as it is may name a region that is gone.
+      // Unchanged shares may name a region that was removed.
       if (!isSame(shares, before?.shares)) expectRegions(services, shares as SharesByRegion | null);
     },
     concerns: 'itself',

@@ -1,5 +1,5 @@
-// Settings: what holds for all rules together. One row, which is always there; above all, the switch that turns
-// enforcement into logging.
+// Settings that apply to all rules together. They are one row, which always exists. The most important setting is the
+// switch that turns enforcement into logging.
 import { createRoute } from '@hono/zod-openapi';
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
@@ -77,7 +77,7 @@ export const addSettingsRoutes: AddRoutes = (app, services) => {
   });
 };
 
-/** The migration has made the row; should somebody have deleted it, all is as by default. */
+/** A migration creates the row. If somebody has deleted it, all settings have their defaults. */
 async function readSettings(database: Database): Promise<SettingsRow> {
   const [row] = await database.select().from(settings).where(eq(settings.id, ALL_RULES));
   return row ?? { id: ALL_RULES, ...SETTINGS_DEFAULTS, revision: 0, createdAt: EPOCH, updatedAt: EPOCH };

@@ -1,4 +1,4 @@
-// Tiers: what callers pay for, with limits by name that rules can take theirs from.
+// Tiers: what callers pay for. A tier has named limits, which rules can use.
 
 import { bytesOfTier } from '../../rules/publishing/snapshot-room.ts';
 import { tiers } from '../../rules/tables/schema.ts';

@@ -1,4 +1,4 @@
-// "Who would this have denied?": the effect of another limit of a rule on the last day, as far as the records tell.
+// "Who would this have denied?": the effect of another limit of a rule on the last day, as far as the records show it.
 import { createRoute } from '@hono/zod-openapi';
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
@@ -20,7 +20,7 @@ import { AdminError, notFound, problemResponses } from '../problems.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
 
 const DAY_MS = 24 * HOUR_MS;
-/** Callers that are named. */
+/** The most callers that the answer names. */
 const MAX_CALLERS = 20;
 
 const whole = (most: number) => z.coerce.number().int().min(1).max(most);
@@ -133,7 +133,7 @@ export function addWouldDenyRoutes(app: AdminApp, { database, now }: AdminServic
 const BY_THE_CALENDAR =
   'The rule counts by days, weeks or months of the calendar, and only one day is looked at. Name windowSeconds to ask nevertheless.';
 
-/** Where the records say nothing about what the rule counts. */
+/** Why the records say nothing about this rule; undefined if they do. */
 function unknownBecause(rule: Rule, algorithm: AlgorithmId | null): string | undefined {
   if (rule.action === 'allow' || algorithm === null) return 'The rule has no limit.';
   if (rule.action === 'log')
@@ -160,7 +160,7 @@ function toQuestion(rule: Rule, counted: CountedLimit, { from, to }: { from: Dat
   };
 }
 
-/** What was admitted of each address is not recorded: who was denied nothing may still have been near the limit. */
+/** Weir records no admitted requests of addresses, so an address without denials may have been near the limit. */
 const toBody = ({ scope }: Rule, { callers, ...effect }: Effect) => ({
   ...effect,
   ...(scope === 'ip' && { perhapsDenied: null, surelyNotDenied: null }),

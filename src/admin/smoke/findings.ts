@@ -1,6 +1,6 @@
-// What a smoke test says: one line for each thing that was looked at.
+// The results of a smoke test: one line for each check.
 
-/** `warning`: it works, and somebody should know. */
+/** `warning`: the part works, but operators should know about the finding. */
 export const STATES = ['ok', 'warning', 'failed'] as const;
 
 export interface Finding {
@@ -14,7 +14,7 @@ export interface Finding {
   readonly advice?: string;
 }
 
-/** Errors of Weir's own clients hold no secrets. Others may: of those only that something failed is told. */
+/** Errors of Weir's own clients hold no secrets. Other errors may, so a finding only says that something failed. */
 export interface Attempt {
   readonly part: string;
   readonly check: string;

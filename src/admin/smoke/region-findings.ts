@@ -1,4 +1,4 @@
-// One region's Redis: how far it is, whether it runs what Weir's script is made of, and what its clock says.
+// Tests one region's Redis: its distance, the features that Weir's script needs, and its clock.
 import { CounterStoreError } from '../../core/ports/counter-store.ts';
 import { CLOCK_SLACK_MS } from '../../core/regions/terms.ts';
 import { attempt, type Finding } from './findings.ts';
@@ -11,12 +11,12 @@ export interface RedisClient {
 export interface SmokeRegion {
   readonly name: string;
   readonly client: RedisClient;
-  /** Runs Weir's own script once; left out where that is not at hand. */
+  /** Runs Weir's own script once; left out where the script is not available. */
   readonly probe?: ((signal: AbortSignal) => Promise<void>) | undefined;
 }
 
 export interface SmokeTimes {
-  /** What a request has for its whole decision. */
+  /** The time that a request has for its whole decision. */
   readonly deadlineMs: number;
   readonly now: () => number;
 }
@@ -24,7 +24,7 @@ export interface SmokeTimes {
 export interface RegionFindings {
   readonly name: string;
   readonly findings: readonly Finding[];
-  /** Undefined if it does not answer. */
+  /** Undefined if the region does not answer. */
   readonly clock: Clock | undefined;
 }
 
@@ -35,11 +35,11 @@ interface Clock {
 }
 
 const PINGS = 5;
-/** Far more than a request waits: a slow region is told as slow, and not as gone. */
+/** Far more than a request waits, so that a slow region is reported as slow and not as down. */
 const PATIENCE_MS = 5_000;
 const REACH = 'Check its url and token in REGIONS, and that the database is not paused.';
 
-/** Language and commands that the counting script relies on; each line answers 1. */
+/** Tests the features of Lua and Redis that the counting script needs. The answer has a 1 for each that works. */
 const FEATURES = `#!lua flags=allow-key-locking
 local packed = cmsgpack.pack({ 1, 9007199254740991, 'text' })
 local unpacked = cmsgpack.unpack(packed)
@@ -142,7 +142,7 @@ function missingFeatures(reply: unknown): Omit<Finding, 'part' | 'check'> {
   };
 }
 
-/** Differences beyond what the regions allow for are told; the time of the messages is taken off. */
+/** Fails if two clocks differ by more than CLOCK_SLACK_MS, after subtracting the error of the measurement. */
 export function compareClocks(regions: readonly RegionFindings[]): Finding[] {
   const [first, ...others] = regions.flatMap(({ name, clock }) => (clock ? [{ name, clock }] : []));
   if (!first) return [];

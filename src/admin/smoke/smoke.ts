@@ -1,4 +1,4 @@
-// A smoke test of a deployment, from where its requests are served: every part that Weir needs is used once.
+// Tests a deployment from where it serves requests: it uses every part that Weir needs once.
 import { sql } from 'drizzle-orm';
 import type { Kv } from '../../rules/book/kv.ts';
 import type { Database } from '../../rules/tables/database.ts';
@@ -12,11 +12,11 @@ export interface SmokeOptions extends SmokeTimes {
   readonly regions: readonly SmokeRegion[];
 }
 
-/** The shortest that KV keeps a value for. */
+/** The shortest lifetime that KV accepts for a value. */
 const KV_SECONDS = 60;
 
 export async function runSmoke(options: SmokeOptions): Promise<Finding[]> {
-  // One after the other: a request may have few connections open, and waiting for one would look like distance.
+  // One region after the other: a request may have few open connections, and waiting for one would look like distance.
   const regions = [];
   for (const region of options.regions) regions.push(await findRegion(region, options));
   return [
@@ -27,7 +27,7 @@ export async function runSmoke(options: SmokeOptions): Promise<Finding[]> {
   ];
 }
 
-/** Under a name that nobody has read before: such a one is readable at once. */
+/** Uses a name that nobody has read before, because KV shows the value of such a name at once. */
 function findKv({ kv, now }: SmokeOptions): Promise<Finding> {
   const advice = 'Check the binding RULES in wrangler.toml, and the writes that your plan allows in a day.';
   return attempt({ part: 'kv', check: 'write and read', advice }, async () => {

@@ -1,5 +1,5 @@
-// Bounds for a period of which only the sum of units is known: the most that a limit can admit of one subject, and how
-// much may come before it denies anything. They hold for every algorithm that counts over time.
+// Bounds for a period of which Weir knows only the sum of units: the most that a limit admits of one subject, and how
+// much a subject can use before a denial. They hold for every algorithm that counts over time.
 import { type AlgorithmId, traitsOf } from './algorithms/registry.ts';
 import { capacityOf, hasBurst } from './capacity.ts';
 
@@ -16,7 +16,7 @@ export interface Span {
   readonly toMs: number;
 }
 
-/** How many seats are held says nothing about how many requests pass in an hour. */
+/** The number of held seats says nothing about the number of requests that pass in an hour. */
 export const hasAdmissionBounds = (algorithm: AlgorithmId): boolean =>
   traitsOf(algorithm).holdsSeats !== true;
 
@@ -31,7 +31,7 @@ export function mostAdmitted(counted: CountedLimit, { fromMs, toMs }: Span): num
 /** The most in any period of that length that starts at a multiple of it, such as an hour of the clock. */
 export function mostAdmittedInAny(counted: CountedLimit, periodMs: number): number {
   const { windowMs } = counted;
-  // Borders of windows and of periods meet once in this time, so the worst case is at its start or at its end.
+  // If one length is a multiple of the other, every period touches the same number of windows.
   const isAligned = periodMs % windowMs === 0 || windowMs % periodMs === 0;
   if (isAligned || traitsOf(counted.algorithm).extra === 'burst')
     return mostAdmitted(counted, { fromMs: 0, toMs: periodMs });

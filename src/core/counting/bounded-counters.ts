@@ -1,5 +1,5 @@
-// Counters in memory with a maximum number of subjects: the one used longest ago is forgotten. For the limiter of one
-// isolate.
+// A bounded number of counters in memory, for limits that one isolate counts alone. The isolate forgets the counter
+// that was used longest ago.
 import { createBoundedCache } from '../bounded-cache.ts';
 import type { Counter, Counters } from './judging.ts';
 
@@ -8,7 +8,7 @@ export function createBoundedCounters(maxCounters: number): Counters {
   const nameOf = (key: string, id: string) => `${id} ${key}`;
 
   return {
-    // Gives expired counters, too: the algorithm ignores them by the clock of the call.
+    // Returns expired counters, too: the algorithm ignores them by the clock of the call.
     get: (key, id) => counters.get(nameOf(key, id), Number.NEGATIVE_INFINITY),
     save(key, id, counter) {
       if (counter) counters.set(nameOf(key, id), counter, counter.expiresAtMs);

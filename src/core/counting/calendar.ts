@@ -7,7 +7,7 @@ export type Borders = readonly [beforeMs: number, startMs: number, endMs: number
 export interface Window {
   readonly startMs: number;
   readonly endMs: number;
-  /** Of the window after it. */
+  /** The end of the next window. */
   readonly nextEndMs: number;
 }
 

@@ -1,4 +1,4 @@
-// How a region cedes its part of a counter to another region and asks for it back. docs/regions.md tells why.
+// How a region cedes its part of a counter to another region and asks for it back. docs/regions.md explains why.
 import type { Cession, Check, Outcome } from './check.ts';
 import { type Ceded, type Counter, type Counters, judge, movedOf } from './judging.ts';
 

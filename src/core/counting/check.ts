@@ -28,7 +28,7 @@ export interface Check {
   readonly countDenied?: boolean | undefined;
   /** Once the limit is exceeded, deny everything for this long. */
   readonly blockMs?: number | undefined;
-  /** A shadow rule: says what it would do, but never denies. */
+  /** A shadow rule: it is counted, but never denies. */
   readonly isShadow?: boolean | undefined;
   /** For a refund, for `settle`, and for `cede` with `want`: when the charge was made. */
   readonly chargedAtMs?: number | undefined;
@@ -71,8 +71,8 @@ export interface Outcome {
 }
 
 /**
- * A copy with other figures. Every field is written out, here and wherever each request makes an object: V8 forgets the
- * shape of a spread when none of its objects is alive, and then throws away the machine code that was made for it.
+ * A copy with other figures. Every field is written out, here and wherever each request makes an object. V8 forgets the
+ * shape of a spread object when no object has that shape, and drops all machine code that it has compiled for it.
  */
 export const outcomeWith = (
   outcome: Outcome,
@@ -90,8 +90,9 @@ export const outcomeWith = (
 
 /**
  * `settle` charges the difference to the real cost, with or without room, up to a debt of the whole capacity. `renew`
- * renews seats. `cede` gives this region's part of a counter to another region for a time, if this region counts nothing
- * or the other counts it all. `reclaim` makes this region refuse to cede it again.
+ * renews seats. `cede` gives this region's part of a counter to another region for a time, if this region counts
+ * nothing or the other region has charged itself with all of it. `reclaim` makes this region refuse to cede the part
+ * again.
  */
 export type Operation = 'take' | 'peek' | 'refund' | 'settle' | 'renew' | 'cede' | 'reclaim';
 
@@ -128,7 +129,7 @@ const areBorders = (borders: Borders): boolean =>
   borders.length === 4 &&
   borders.every((ms, i) => isWhole(ms) && ms <= LATEST_MS && ms > (i === 0 ? 0 : (borders[i - 1] ?? ms)));
 
-/** What is wrong with a check, with the messages of the script; undefined if nothing is. */
+/** The problem of a check, as the message of the script; undefined if the check is valid. */
 export function problemOf(check: Check, operation: Operation = 'take'): string | undefined {
   const { algorithm, id, limit, windowMs, cost, extra, seatId = '', chargedAtMs } = check;
   if (!ALGORITHM_IDS.includes(algorithm)) return 'unknown algorithm';

@@ -1,5 +1,5 @@
 // The twin of lua/counters.lua on counters in memory: judges the checks of one request and charges all of them, or
-// none. It is the model that the script is tested against, and the limiter when Redis is gone.
+// none. Tests compare the script with it, and the isolate counts with it when Redis is down.
 import { algorithmOf } from './algorithms/registry.ts';
 import { CESSIONS, cession } from './ceding.ts';
 import { type Answer, type Check, type Operation, type Outcome, problemOf } from './check.ts';
@@ -72,8 +72,8 @@ const OPERATIONS: Record<
 };
 
 /**
- * Moves the counter by `units`; with 0 it only tells when the limit is free again. With `chargedAtMs` it changes that
- * charge.
+ * Moves the counter by `units`; with 0 it only finds out when the limit is free again. With `chargedAtMs` it changes
+ * that charge.
  */
 function charge(one: Judged, units: number, nowMs: number, chargedAtMs?: number): Counted {
   const { check, moved, blockedUntilMs, delayMs, retryMs: wait } = one;
@@ -99,7 +99,7 @@ function charge(one: Judged, units: number, nowMs: number, chargedAtMs?: number)
   };
 }
 
-/** Changes an earlier charge, if its window is still kept. Then it reads again what is left. */
+/** Changes an earlier charge, if its window is still kept. Then judges the check again, to find out what is left. */
 function amend(one: Judged, units: number, nowMs: number): Counted {
   const { check } = one;
   const counted = charge(one, units, nowMs, check.chargedAtMs ?? nowMs);
@@ -111,7 +111,7 @@ function amend(one: Judged, units: number, nowMs: number): Counted {
 /** Units to charge without room for them: up to a debt of the whole capacity. */
 const withinDebt = ({ check, room, capacity }: Judged) => Math.max(0, Math.min(check.cost, room + capacity));
 
-/** With `want`, at most that many units are used afterwards: it raises a counter to the level of another. */
+/** With `want`, the counter has at most that many used units afterwards: this raises it to the level of another one. */
 function settledUnits(one: Judged): number {
   const { check, room, capacity } = one;
   const lacking = check.want ? check.want - (capacity - room) : Number.POSITIVE_INFINITY;

@@ -7,7 +7,7 @@ export interface Counter {
   readonly algorithm: AlgorithmId;
   readonly state: unknown;
   readonly blockedUntilMs: number;
-  /** From then on the counter can be forgotten. */
+  /** When the store may forget the counter. */
   readonly expiresAtMs: number;
   /** This region has ceded its part: it counts nothing until the record expires. */
   readonly ceded?: Ceded | undefined;

@@ -11,8 +11,8 @@ const PLAIN = /^[A-Za-z0-9.:_@/-]{1,64}$/;
 const COUNTER_ID_LENGTH = 8;
 
 /**
- * The key of a subject's counters; counters of a `group` have a key of their own. A promise only if the subject needs a
- * digest; most do not.
+ * The key of a subject's counters; counters of a `group` have a key of their own. Returns a promise only if the subject
+ * needs a digest; most do not.
  */
 export function subjectKey(scope: string, subject: string, group = ''): string | Promise<string> {
   if (PLAIN.test(subject)) return keyOf(scope, `=${subject}`, group);
@@ -22,7 +22,7 @@ export function subjectKey(scope: string, subject: string, group = ''): string |
 const keyOf = (scope: string, tag: string, group: string) =>
   group === '' ? `weir:{${scope}:${tag}}` : `weir:{${scope}:${tag}}:${group}`;
 
-/** Where the version of the rules in force is announced. */
+/** The key of a region's announcement. */
 export const ANNOUNCEMENT_KEY = 'weir:announcement';
 
 /** The key of a region's copy of a published part. Both parts have one hash tag, so a cluster can read them at once. */
@@ -53,8 +53,8 @@ export function groupOf(algorithm: AlgorithmId, counterId: string, ordinal = 0):
 }
 
 /**
- * The id of a counter within its key. If algorithm, window length or calendar change, counting starts anew. If only the
- * limit changes, it goes on.
+ * The id of a counter within its key. If the algorithm, window length, calendar or number of buckets changes, counting
+ * starts anew. If only the limit changes, counting goes on.
  */
 export function counterId(
   ruleId: string,
@@ -66,7 +66,7 @@ export function counterId(
   return short(`${ruleId}\n${algorithm}\n${windows}\n${buckets}`, COUNTER_ID_LENGTH);
 }
 
-/** What two keys must share to be in one slot of a cluster. */
+/** The part of a key that decides its slot in a cluster. */
 export const hashTagOf = (key: string): string => key.slice(key.indexOf('{') + 1, key.indexOf('}'));
 
 async function short(text: string, length: number): Promise<string> {

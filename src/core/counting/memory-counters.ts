@@ -1,4 +1,4 @@
-// Counters in a Map: for the model in tests, and for the limiter of one isolate.
+// Counters in a Map, for the model in tests.
 import { IDLE_MS } from './ceding.ts';
 import type { Counter, Counters } from './judging.ts';
 

@@ -26,7 +26,7 @@ export async function isWellFormedKey(text: string): Promise<boolean> {
   return text.slice(-CHECKSUM_LENGTH) === (await checksumOf(text.slice(0, -CHECKSUM_LENGTH)));
 }
 
-/** What is kept of a key. It needs no salt and no slow hash: a key has 190 random bits. */
+/** The hash that Weir stores. It needs no salt and no slow algorithm, because a key has 190 random bits. */
 export async function hashApiKey(key: string): Promise<string> {
   return toHex(await digest('SHA-256', key));
 }

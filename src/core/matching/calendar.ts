@@ -18,7 +18,7 @@ export interface Calendar {
   readonly window: CalendarWindow;
   /** Null: UTC. */
   readonly timeZone: string | null;
-  /** The day on which a month begins. Null: that of the tenant, if the rule counts tenants; else the first. */
+  /** The day on which a month begins. Null: the tenant's anchor day, if the rule counts tenants; else the first. */
   readonly anchorDay: number | null;
 }
 
@@ -26,7 +26,7 @@ export interface Calendar {
 export interface PublishedCalendars {
   /** Epoch ms of the borders by the name of a calendar. */
   readonly borders: Readonly<Record<string, readonly number[]>>;
-  /** By the ids of tenants that have one; empty if no rule uses them. */
+  /** The anchor days of tenants by id; empty if no rule uses them. */
   readonly anchorDays: Readonly<Record<string, number>>;
 }
 
@@ -74,7 +74,7 @@ export function compileCalendars(published: PublishedCalendars | undefined): Cal
   };
 }
 
-/** If nothing could be published for months, windows go on at the length of the last one. */
+/** If the publisher could publish nothing for months, windows continue with the length of the last one. */
 function bordersAround(published: readonly number[], nowMs: number): Borders {
   const all = [...published];
   const [before = 0, last = 1] = all.slice(-2);

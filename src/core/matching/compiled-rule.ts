@@ -24,20 +24,20 @@ export type LimitedRule = Rule & RuleLimit;
 
 /** A rule in a snapshot, with the ids of its counters. */
 export interface PublishedRule extends Rule {
-  /** Of its one limit. */
+  /** The id of its counter, if it has one limit. */
   readonly counterId: string;
-  /** Of each of its `limits`, in their order. */
+  /** The ids of the counters of its `limits`, in the same order. */
   readonly counterIds?: readonly string[] | undefined;
 }
 
-/** One limit of a rule, with all that the rule says. */
+/** One limit of a rule, with all fields of the rule. */
 export type CompiledRule = PublishedRule &
   RuleLimit & {
     /** A bound on all values that a client chooses (variants.ts), beside a counter of the same rule. */
     readonly isBound?: true;
   };
 
-/** None if the rule allows or multiplies. */
+/** The limits of a rule; none if it allows or multiplies. */
 export function limitsOf(rule: Rule): RuleLimit[] {
   if (isUncounted(rule)) return [];
   const said: Said[] = rule.limits.length === 0 ? [rule] : rule.limits.map((one) => completed(one, rule));
@@ -89,13 +89,13 @@ export function withCounterIds<R extends Rule>(rules: readonly R[]): Promise<(R 
 const windowsOf = ({ window, timeZone, anchorDay, windowSeconds }: RuleLimit): number | string =>
   window === null ? windowSeconds * 1000 : [window, timeZone ?? 'UTC', anchorDay ?? ''].join(' ');
 
-/** One for each limit. A rule with one limit is its own compiled rule, unless that has a calendar. */
+/** One compiled rule for each limit. A rule with one limit is its own compiled rule, unless it has a calendar. */
 export function countersOf(rule: PublishedRule): CompiledRule[] {
   return limitsOf(rule).map((limit, i) =>
     isCompiled(rule, limit) ? rule : { ...rule, ...limit, counterId: rule.counterIds?.[i] ?? rule.counterId },
   );
 }
 
-/** `limitsOf` gives the rule itself if that says all of its one limit. */
+/** `limitsOf` returns the rule itself if the rule has all fields of its one limit. */
 const isCompiled = (rule: PublishedRule, limit: RuleLimit): rule is CompiledRule =>
   (limit as object) === (rule as object);

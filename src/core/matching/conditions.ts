@@ -42,7 +42,7 @@ export function isForRoute({ routes }: Rule, { routeName }: Asker): boolean {
 export const isValidAt = ({ validFromMs, validUntilMs }: Rule, nowMs: number): boolean =>
   (validFromMs === null || validFromMs <= nowMs) && (validUntilMs === null || nowMs < validUntilMs);
 
-/** Draws by subject. A higher percent adds subjects and removes none. Each rule draws its own. */
+/** Chooses subjects by a hash. A higher percent adds subjects and removes none. Each rule chooses its own subjects. */
 export function isAmong({ id, scope, percent }: Rule, caller: Caller): boolean {
   if (percent >= 100) return true;
   const subject = subjectOf(scope, caller);

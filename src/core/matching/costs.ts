@@ -43,8 +43,8 @@ const mostSpecificFirst = (costs: Rule['costs']) =>
     );
 
 /**
- * Of two resources that match one path: segment by segment, a name comes before the beginning of one (the longer, the
- * earlier), that before a parameter, and that before the star of a prefix.
+ * Compares two resources that match one path, segment by segment. A name comes first, then the beginning of a name (the
+ * longest first), then a parameter, then the star of a prefix.
  */
 function bySpecificity(a: Route, b: Route): number {
   const [one, other] = [outlineOf(a), outlineOf(b)];

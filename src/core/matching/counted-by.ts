@@ -1,5 +1,5 @@
-// `by` makes a subject of several parts. A client chooses some of them (headers, path parameters), and a new value must
-// not give it a fresh bucket: such a rule also has a bound, counted by its scope.
+// `by` combines several parts into one subject. The client chooses some parts (headers, path parameters), and a new
+// value must not give the client a fresh counter. So such a rule also has a bound, counted by its scope.
 import type { Caller } from './caller.ts';
 
 const PLAIN_PARTS = ['user', 'apiKey', 'tenant', 'ip', 'country', 'asn', 'colo'] as const;
@@ -25,7 +25,7 @@ export const isChosenByClient = (part: string): boolean => /^(header|param):/.te
 export interface RequestFacts {
   host(): string;
   header(name: string): string | null;
-  /** As Cloudflare tells it; '' if it does not. */
+  /** The value that Cloudflare reports; '' if it reports none. */
   place(kind: 'country' | 'asn' | 'colo'): string;
 }
 
@@ -90,5 +90,5 @@ const idOr = (id: string | undefined, { ip }: Caller): string =>
 const segmentAt = (matchPath: string, place: number | undefined): string =>
   place === undefined ? '' : (matchPath.split('/').filter((segment) => segment !== '')[place] ?? '');
 
-/** No value contains what stands between two of them. */
+/** An escaped value does not contain the separator of the parts. */
 export const escaped = (value: string): string => encodeURIComponent(value.toWellFormed());

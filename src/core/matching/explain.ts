@@ -1,5 +1,5 @@
-// Explains for every rule whether it applies to a request, and if not, why. Unlike the snapshot it asks the rules one
-// by one, and it comes to the same answer.
+// Explains for every rule whether it applies to a request, and if not, why. Unlike the snapshot, this code checks the
+// rules one by one. Both give the same answer.
 import { idInScope, subjectOf } from './caller.ts';
 import { limitsOf, type RuleLimit } from './compiled-rule.ts';
 import { isAmong, isForHost, isForRoute, isValidAt } from './conditions.ts';
@@ -45,13 +45,13 @@ export const REASONS_AGAINST = [
   'method',
   'tier',
   'subject',
-  /** The caller is not among the percent that it applies to. */
+  /** The caller is not among the percent of subjects that the rule applies to. */
   'percent',
   /** Another rule of its slot comes before it. */
   'outranked',
   /** A rule for a narrower resource allows the request, or replaces this one. */
   'replaced',
-  /** It wins its slot, and has no limit for this caller. */
+  /** The rule wins its slot, but has no limit for this caller. */
   'unlimited',
 ] as const;
 
@@ -70,9 +70,9 @@ export type Verdict =
       readonly reason: 'applies';
       readonly limits: readonly AppliedLimit[];
       readonly cost: number;
-      /** Who is counted: the IP, if the caller has no id of the rule's scope; by its parts, if it counts by several. */
+      /** Who is counted: the caller's id in the rule's scope, else its IP; or all parts, if the rule has `by`. */
       readonly subject: { readonly scope: Scope | 'by'; readonly id: string };
-      /** How many times the limit all values that the client chooses may use together. */
+      /** All values that the client chooses may together use this many times the limit. */
       readonly boundTimes: number | undefined;
     }
   /** It wins its slot, counts nothing, and puts broader rules aside. */
@@ -89,7 +89,7 @@ export interface Explanation {
   readonly listed: ListEntry['list'] | undefined;
   /** The caller's tier, or the default one. */
   readonly tier: string | undefined;
-  /** In the order in which the rules were given. */
+  /** In the order of `ExplainContent.rules`. */
   readonly rules: readonly RuleExplanation[];
 }
 
@@ -153,7 +153,7 @@ const placesOf = (rule: Rule, paths: Paths): Placed[] =>
   matchingResources(rule, paths).map((resource) => ({ rule, resource }));
 
 function bestOfEachSlot(applying: readonly Rule[], paths: Paths): Map<string, Placed> {
-  // The best come last, and replace the others.
+  // The best rules come last, so they replace the others in the map.
   return new Map(
     [...applying]
       .sort(byRank)
@@ -171,7 +171,7 @@ function verdictOn(
 ): Verdict {
   const verdicts = placesOf(rule, request).map((placed) => verdictAt(placed, winners));
   const lost = verdicts.find((verdict) => verdict !== undefined);
-  // One slot that it wins is enough.
+  // A rule applies if it wins at least one slot.
   if (lost && !verdicts.includes(undefined)) return lost;
   if (rule.action === 'allow') return { reason: 'allows' };
   if (isMultiplying(rule)) return { reason: 'multiplies', times: rule.times ?? 1 };
@@ -189,7 +189,7 @@ function countedOf(rule: Rule, request: MatchRequest): { scope: Scope | 'by'; id
   return { scope: 'by', id: subjectBy(rule.by, request, parametersOf(resource)) };
 }
 
-/** Which rule keeps it from applying by this resource; undefined if none does. */
+/** The rule that keeps this one from applying by this resource; undefined if there is none. */
 function verdictAt(placed: Placed, winners: ReadonlyMap<string, Placed>): Verdict | undefined {
   const winner = winners.get(slotKey(placed));
   if (winner && winner.rule !== placed.rule) return { reason: 'outranked', winnerId: winner.rule.id };
@@ -208,7 +208,7 @@ function asSlot({ rule, resource }: Placed) {
   return route.ok ? { scope: rule.scope, route, isShadow: isShadowRule(rule) } : undefined;
 }
 
-/** By what the winners multiply the limits of a rule: the best of them alone. */
+/** The factor for the limits of a rule. If several winners multiply, only the best one counts. */
 function timesOf(rule: Rule, winners: ReadonlyMap<string, Placed>): number | undefined {
   const [best] = [...winners.values()]
     .filter((other) => isMultiplying(other.rule) && multiplies(other.rule, rule))

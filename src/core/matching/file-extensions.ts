@@ -6,7 +6,7 @@ export interface Paths {
   readonly otherPath?: string | undefined;
 }
 
-/** A name before it, and a letter first: neither `/.well-known` nor `/v1.2` has one. */
+/** An extension follows a name and begins with a letter, so neither `/.well-known` nor `/v1.2` has one. */
 const EXTENSIONS = /(?<=[^/.])(?:\.[a-z][a-z0-9]{0,9})+$/;
 
 /** Undefined if the path has none. */

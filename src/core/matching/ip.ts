@@ -1,14 +1,15 @@
 // IP addresses: one spelling for each, IPv4 inside IPv6 recognized by its bits, IPv6 counted by prefix.
 import ipaddr from 'ipaddr.js';
 
-/** Two groups of 16 bits (IPv4) or eight (IPv6). */
+/** One of the four numbers of an IPv4 address. */
 const OCTET = '(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)';
 const PLAIN_IPV4 = new RegExp(`^${OCTET}(?:\\.${OCTET}){3}$`);
 
-/** Of an address: IPv6 with IPv4 inside, all digits written. */
+/** The length of the longest address: IPv6 with IPv4 inside, with all digits. */
 const MAX_LENGTH = 45;
 
 export interface Ip {
+  /** Two groups of 16 bits (IPv4) or eight (IPv6). */
   readonly groups: readonly number[];
 }
 
@@ -22,7 +23,7 @@ export function parseIp(text: string): Ip | undefined {
   return ip && isMapped(ip) ? { groups: ip.groups.slice(6) } : ip;
 }
 
-/** What rules count by, and the whole address; undefined if the text is not an address. */
+/** The `ip` that rules count by, and the whole address; undefined if the text is not an address. */
 export function countedIp(text: string, ipv6Prefix = 64): { ip: string; address: string } | undefined {
   // Most addresses look like this and need no parsing.
   if (PLAIN_IPV4.test(text)) return { ip: text, address: text };
@@ -72,7 +73,7 @@ export function masked({ groups }: Ip, prefixLength: number): Ip {
   };
 }
 
-/** The same text for the same address, and for no other one; not for people. */
+/** A text that identifies the address. It is not for people. */
 export const keyOf = ({ groups }: Ip) => String.fromCharCode(...groups);
 
 const isIpv4 = ({ groups }: Ip) => groups.length === 2;

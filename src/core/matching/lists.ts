@@ -5,7 +5,7 @@ import type { ListEntry } from './rule.ts';
 
 export type ListName = ListEntry['list'];
 
-/** The moment an entry ends, by what it names. */
+/** When each entry expires, by the value of the entry. */
 type Expiries = Map<string, number>;
 
 interface List {

@@ -7,10 +7,10 @@ export type MatchedSegment =
 
 /** Only a rule's resource is spelled like this, because URLs encode braces. */
 const PARAMETER = '{}';
-/** An origin behind a proxy or two decodes this often at most. */
+/** An origin behind one or two proxies decodes at most this many times. */
 const MAX_DECODINGS = 3;
 const ESCAPE = /%[0-9A-Fa-f]{2}/;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern looks for them.
 const HIDDEN = /[/\\?#\x00-\x1f\x7f]/;
 /** All other characters are escaped, so that `*`, `{}`, `;` and `/` in a name are never those of a rule. */
 const TO_ESCAPE = /[^a-z0-9._~!$&'()+,=:@-]/gu;
@@ -52,7 +52,7 @@ function decodeOnce(text: string): string | undefined {
   }
 }
 
-/** Servlet containers cut `;parameters`; whether they do so before or after decoding differs. */
+/** Servlet containers cut `;parameters`, some before decoding and some after it. */
 function withoutParameters(text: string): string {
   const semicolon = text.indexOf(';');
   return semicolon === -1 ? text : text.slice(0, semicolon);

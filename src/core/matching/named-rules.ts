@@ -14,7 +14,7 @@ export interface NamedRule {
   readonly counters: readonly CompiledRule[];
 }
 
-/** All rules of that name: of a policy, there may be several. */
+/** All rules of that name. Several rules may share a policy. */
 export type RulesNamed = (name: RuleName) => readonly NamedRule[];
 
 /** Builds the table on first use, because most isolates never need it. */

@@ -12,7 +12,7 @@ export function originProblem(text: string): string | undefined {
   return search || hash ? 'must have no ? and no #: path and query come from the request' : undefined;
 }
 
-/** Why this deployment cannot use it, or undefined. Names are not resolved: only the text counts. */
+/** Why this deployment cannot use the origin, or undefined. Weir does not resolve names: only the text counts. */
 export function originProblemHere(
   text: string,
   { allowsPrivate, services }: OriginPolicy,

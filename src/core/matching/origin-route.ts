@@ -29,7 +29,7 @@ export const ROUTE_DEFAULTS = {
 } as const satisfies Partial<OriginRoute>;
 
 export const EVERY_HOST = '*';
-/** `path` without its first segments, as many as `stripPrefix` has. What the matcher does not see is not counted. */
+/** `path` without its first segments, as many as `stripPrefix` has. Segments that the matcher ignores do not count. */
 export function strip(path: string, stripPrefix: string): string {
   let left = stripPrefix.split('/').filter((segment) => segment !== '').length;
   let end = 0;

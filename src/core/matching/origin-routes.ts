@@ -1,5 +1,5 @@
-// All routes, compiled. Finding one takes a look at each label of the host and each segment of the path, however many
-// routes there are.
+// All routes, compiled. A look-up visits each label of the host and each segment of the path, however many routes there
+// are.
 import { EVERY_HOST, type OriginRoute } from './origin-route.ts';
 
 export interface OriginRoutes {

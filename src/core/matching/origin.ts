@@ -17,7 +17,7 @@ export interface OriginPolicy {
 
 const SERVICE = /^service:([A-Za-z_]\w{0,63})$/;
 
-/** Undefined if it is none of the three. */
+/** Undefined if the text is none of the three. */
 export function parseOrigin(text: string): Origin | undefined {
   if (text === 'pass') return { kind: 'pass' };
   const name = SERVICE.exec(text)?.[1];
@@ -38,5 +38,5 @@ export function isPrivateHost(hostname: string): boolean {
   return PRIVATE_NAMES.test(name) || !name.includes('.');
 }
 
-/** All addresses but those that the Internet routes. `process` unwraps IPv4 that is mapped into IPv6. */
+/** An address is private if the Internet does not route it. `process` unwraps IPv4 that is mapped into IPv6. */
 const isPrivateAddress = (address: string) => ipaddr.process(address).range() !== 'unicast';

@@ -20,7 +20,7 @@ export const BY = 'by';
 /** A check that knows the rule it comes from. */
 export interface RuleCheck extends Check {
   readonly rule: CompiledRule;
-  /** The whole limit, which clients read, whatever part is counted here. */
+  /** The whole limit, which clients read; `limit` and `extra` may be only a part of it. */
   readonly full: { readonly limit: number; readonly extra: number | undefined };
   /** The region that counts it, if there is more than one. */
   readonly region?: string | undefined;
@@ -51,7 +51,7 @@ export interface PlannedRequest {
   readonly seatId: () => string;
 }
 
-/** A promise only if the key of a subject needs a digest. */
+/** Returns a promise only if the key of a subject needs a digest. */
 export function planRequest(snapshot: Snapshot, request: PlannedRequest): Plan | Promise<Plan> {
   const list = snapshot.listed(request.caller, request.nowMs);
   if (list) return { kind: 'listed', list };
@@ -136,7 +136,7 @@ function toCheck(
   };
 }
 
-/** The check as a region counts it. Each field is written out: `outcomeWith` tells why. */
+/** The check as a region counts it. Each field is written out: `outcomeWith` explains why. */
 export const checkAt = (
   region: string,
   check: RuleCheck,

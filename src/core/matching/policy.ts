@@ -16,7 +16,7 @@ export function policyOf(rule: CompiledRule): string {
   return policy;
 }
 
-/** Of the limit of a rule that has this window. */
+/** The name of the rule's limit that has this window. */
 export function limitPolicyOf(
   rule: Rule,
   { window, windowSeconds }: Pick<RuleLimit, 'window' | 'windowSeconds'>,
@@ -25,7 +25,7 @@ export function limitPolicyOf(
   return rule.limits.length === 0 ? name : `${name}-${window ?? inUnits(windowSeconds)}`;
 }
 
-/** As the rule says it; else `/users/:id` of scope `ip` is `users-id-ip`. */
+/** The policy of the rule. If the rule has none, `/users/:id` of scope `ip` becomes `users-id-ip`. */
 export const ruleNameOf = ({ policy, resource, scope }: Rule): string =>
   policy ?? `${slugOf(resource)}-${scope === 'apiKey' ? 'key' : scope}`;
 

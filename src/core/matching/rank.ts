@@ -2,7 +2,7 @@
 import type { Rule } from './rule.ts';
 import { isPattern } from './subjects.ts';
 
-/** Which of two rules of a slot wins: priority, then the one that says more about the caller, then the id. */
+/** Which of two rules of a slot wins: the lower priority number, then the more specific rule, then the lower id. */
 export function byRank(a: Rule, b: Rule): number {
   return a.priority - b.priority || specificity(b) - specificity(a) || (a.id < b.id ? -1 : 1);
 }

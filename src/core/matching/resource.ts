@@ -16,7 +16,7 @@ const MAX_SEGMENTS = 32;
 export interface Route {
   readonly segments: readonly string[];
   readonly isPrefix: boolean;
-  /** How the segment after these begins, whatever comes then: `search` of `/search*`. */
+  /** The beginning of the segment after these: `search` of `/search*`. */
   readonly stem?: string | undefined;
 }
 
@@ -48,7 +48,7 @@ export function parseResource(resource: string): ParsedResource {
   return { ...parsed, segments: parsed.segments.slice(0, -1), stem: parsed.segments.at(-1) ?? '' };
 }
 
-/** Without characters that matching removes from a path: dots, blanks and parameters. */
+/** A stem has no parameter, no escape, and no dot or blank at its end, because matching could change them. */
 const isStemName = (name: string) => parameterName(name) === undefined && /^[^;%]*[^;%.\s]$/.test(name);
 
 function parseTemplate(template: string, isPrefix: boolean): ParsedResource {
@@ -126,6 +126,6 @@ function nameProblem(segment: string, name: string | undefined): string | undefi
   return /^[\w-]+$/.test(name) ? undefined : `has "${segment}": a name has only letters, digits, _ and -`;
 }
 
-/** As URLs of requests are encoded; `%` stays, it begins an escape already. */
+/** Encodes a segment like the URL of a request. A `%` stays, because it already begins an escape. */
 const encode = (segment: string) =>
   segment.toWellFormed().replace(/[^\x21-\x7e]|["<>^`]/gu, (character) => encodeURIComponent(character));

@@ -12,7 +12,7 @@ export interface RuleWarning {
   readonly message: string;
 }
 
-/** For a rule with more kinds than that, only single rules that cover all of it are looked for. */
+/** For a rule with more kinds than this, Weir only looks for a single rule that covers all of them. */
 const MAX_KINDS = 10_000;
 /** How many winning rules a warning names. */
 const MAX_NAMED = 3;
@@ -54,7 +54,7 @@ function findWinners(
   const slot = createSlot(first, route);
   for (const [rank, rule] of ranked.entries()) {
     const winners = new Set<Rule>();
-    // The slot holds better rules only: a kind of request that one of them takes is lost to this rule.
+    // The slot holds only better rules. If one of them wins a kind of request, this rule never gets it.
     const isNeverBest = kindsOf(rule, tiers).every(({ method, subject, tier }) => {
       const caller = callerOf(rule, subject);
       const winner = bestOf(slot, { method, caller, nowMs: 0 }, tier);
@@ -75,7 +75,7 @@ interface Kind {
   readonly tier: string | undefined;
 }
 
-/** The kinds of requests that a rule is for: one for each thing that it names, and one that no rule names. */
+/** The kinds of requests that a rule applies to: one for each combination of its methods, subjects and tiers. */
 function kindsOf(rule: Rule, tiers: readonly Tier[]): Kind[] {
   const methods = methodsOf(rule);
   const hasDefault = tiers.some(({ isDefault }) => isDefault);
@@ -116,7 +116,7 @@ function inWords(winners: readonly Rule[]): string {
   return [named.join(', '), ...(others > 0 ? [`${others} more`] : [])].join(' and ');
 }
 
-/** Rules of a slot with the same priority and specificity, the one that would win first. */
+/** Groups of rules of a slot with the same priority and specificity. The winner of a group comes first. */
 function tiedGroups(ranked: readonly Rule[]): Rule[][] {
   const groups = Map.groupBy(ranked, (rule) => `${rule.priority} ${specificity(rule)}`);
   return [...groups.values()].filter((group) => group.length > 1);
@@ -148,7 +148,7 @@ function narrowestOf(rule: Rule): readonly string[] {
   return named ? [...new Set(named)] : ['everything'];
 }
 
-/** Of two rules that share a subject, if they name any. */
+/** Whether one request can meet both rules. They share a subject already, if they name any. */
 const couldMeet = (a: Rule, b: Rule) =>
   share(methodsOf(a), methodsOf(b)) &&
   share(a.tiers, b.tiers) &&

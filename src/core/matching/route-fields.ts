@@ -16,7 +16,7 @@ export function normalizeHost(host: string): string {
   return wild + (hostname ?? name).toLowerCase().replace(/\.$/, '');
 }
 
-/** Of a host in its one spelling. */
+/** Why a host in its one spelling is not valid, or undefined. */
 export function hostProblem(host: string): string | undefined {
   if (host === EVERY_HOST || (host.length <= MAX_HOST && HOST.test(host))) return undefined;
   return 'must be a host (api.example.com), all below one (*.example.com) or *, without scheme, port and path';

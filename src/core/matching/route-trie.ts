@@ -8,11 +8,11 @@ interface Node<T> {
   /** Most nodes are leaves. */
   literals: NameTable<Node<T>> | undefined;
   parameter: Node<T> | undefined;
-  /** Of resources that end here with the beginning of a name, as in `/search*`. */
+  /** The values of resources that end here with the beginning of a name, as in `/search*`. */
   stems: PrefixTable<T> | undefined;
-  /** Of the resource that ends here. */
+  /** The value of the resource that ends here. */
   exact: T | undefined;
-  /** Of the resource that ends here with `/*`. */
+  /** The value of the resource that ends here with `/*`. */
   prefix: T | undefined;
 }
 

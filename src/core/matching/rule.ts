@@ -34,21 +34,21 @@ export interface Rule {
   /** None: every method. `GET` includes `HEAD`. */
   readonly methods: readonly string[];
   readonly scope: Scope;
-  /** A counter for each of its resources, or for each method; none: one for all of them. */
+  /** Each of its resources, or each method, has its own counter; none: all share one. */
   readonly per: readonly Per[];
   /** Counted by these parts together instead of the scope (counted-by.ts); none: by the scope. */
   readonly by: readonly string[];
-  /** How many times the limit one subject may use with all values that it chooses for `by`. */
+  /** With all values that it chooses for `by`, one subject may use this many times the limit. */
   readonly boundTimes: number;
   /** `api.example.com`, `*.example.com`; none: every host. */
   readonly hosts: readonly string[];
-  /** Names of routes; none: whatever route a request takes. */
+  /** Names of routes; none: every route. */
   readonly routes: readonly string[];
   /** None: callers of every tier. */
   readonly tiers: readonly string[];
   /**
-   * None: every subject of the scope. An override names the users, tenants, keys or IPs it is made for; `acme-*`: all
-   * that begin so.
+   * None: every subject of the scope. An override names the users, tenants, keys or IPs that it applies to; `acme-*`
+   * names all that begin with `acme-`.
    */
   readonly subjects: readonly string[];
   /** The percent of its subjects that the rule applies to. A hash decides, so each subject keeps its answer. */
@@ -65,16 +65,16 @@ export interface Rule {
   readonly window: CalendarWindow | null;
   /** The time zone of the calendar; null: UTC. */
   readonly timeZone: string | null;
-  /** The day on which a month begins. Null: that of the tenant, if the rule counts tenants; else the first. */
+  /** The day on which a month begins. Null: the tenant's anchor day, if the rule counts tenants; else the first. */
   readonly anchorDay: number | null;
   readonly burst: number | null;
   readonly buckets: number | null;
   /** Several limits that apply together. Empty: the fields above are the only limit. */
   readonly limits: readonly WrittenLimit[];
   readonly cost: number;
-  /** What requests to some resources cost; the most specific one wins, and all others cost `cost`. */
+  /** The costs of requests to some resources. The most specific resource wins. All other requests cost `cost`. */
   readonly costs: readonly RouteCost[];
-  /** The origin tells in a header what a request has really cost, and the difference is settled. */
+  /** The origin sends the real cost of a request in a header, and Weir settles the difference. */
   readonly costFromOrigin: boolean;
   /** The charge is given back only if the request certainly did not reach the origin. */
   readonly refundOnError: boolean;
@@ -95,19 +95,19 @@ export interface Rule {
   readonly status: number;
   readonly message: string | null;
   readonly onUnavailable: OnUnavailable;
-  /** Percents of the limit. A webhook is called when a subject has used that much. */
+  /** Percents of the limit. Weir calls a webhook when a subject has used that percent. */
   readonly alertAt: readonly number[];
-  /** Parts of the limit by region's name; null: as configured for all rules. */
+  /** The shares of regions by name; null: as configured for all rules. */
   readonly shares: SharesByRegion | null;
-  /** A region that has used up its part may use what others have left of theirs. */
+  /** A region that has used up its part may use what is left of other regions' parts. */
   readonly spill: boolean;
   /** Each subject is counted in one region only, which has the whole limit. */
   readonly central: boolean;
   /** Isolates may charge several units at once and use them from memory. */
   readonly lease: boolean;
-  /** The rule applies from then on; null: from the start. */
+  /** The moment when the rule begins to apply; null: it applies from the start. */
   readonly validFromMs: number | null;
-  /** The rule no longer applies from then on; null: it never ends. */
+  /** The moment when the rule ends; null: it never ends. */
   readonly validUntilMs: number | null;
   /** A number in the order of creation. It decides for good which counters share a key. */
   readonly ordinal: number;
@@ -135,11 +135,11 @@ export interface RouteCost {
   readonly cost: number;
 }
 
-/** Weights by the name of a region. One that is not named has none. */
+/** Weights by the name of a region. A region that is not named has no weight. */
 export type SharesByRegion = Readonly<Record<string, number>>;
 
 interface Replaced {
-  /** When every region had been told of the replacement. Null: not all of them have been told. */
+  /** When every region had the announcement of the replacement. Null: some region does not have it yet. */
   readonly replacedAtMs: number | null;
 }
 

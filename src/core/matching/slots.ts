@@ -33,7 +33,7 @@ export interface Match {
   readonly cost: number;
   /** The factor, if another rule multiplies the limit. */
   readonly times?: number | undefined;
-  /** Where the parameters are that the rule counts by. */
+  /** The positions of the parameters that the rule counts by. */
   readonly parameters?: ReadonlyMap<string, number> | undefined;
 }
 
@@ -46,28 +46,28 @@ export interface Candidate {
   readonly methods: readonly string[];
   /** Made when a request first meets the rule, because an isolate meets few of thousands of rules. */
   counted: Counted | undefined;
-  /** The resource by which it is in the slot. */
+  /** The resource that puts the rule into the slot. */
   readonly resource: string;
-  /** Those of each method, if each has counters of its own. */
+  /** The counters of each method, if each method has its own. */
   readonly ofMethods: Map<string, Counted> | undefined;
   readonly parameters: ReadonlyMap<string, number> | undefined;
   /** Undefined: every request costs the same. */
   readonly costOf: CostOf | undefined;
   readonly isReplacing: boolean;
-  /** Undefined: there is none. */
+  /** Undefined: the rule has no condition. */
   readonly condition: Condition | undefined;
 }
 
 interface Counted {
   /** One for each limit; none if the rule allows or multiplies. */
   readonly counters: readonly CompiledRule[];
-  /** With the rule's own limits and its flat cost. */
+  /** The matches with the rule's own limits and its flat cost. */
   readonly matches: readonly Match[];
 }
 
 /**
- * The rules of one scope and resource, best first, grouped by the narrowest thing that they ask of a caller. Shadow
- * rules have slots of their own, so that a shadow rule never displaces one that denies.
+ * The rules of one scope and resource, best first, grouped by their narrowest condition on the caller: subject, pattern
+ * or tier. Shadow rules have slots of their own, so that a shadow rule never displaces one that denies.
  */
 export interface Slot {
   readonly scope: Scope;
@@ -77,7 +77,7 @@ export interface Slot {
   readonly isShadow: boolean;
   /** Whether the tier of a caller makes a difference. */
   isTiered: boolean;
-  /** Whether some rule of it puts broader ones aside. */
+  /** Whether some rule of the slot puts broader rules aside. */
   isReplacing: boolean;
   readonly everybody: Candidate[];
   byTier?: NameTable<Candidate[]>;
@@ -153,7 +153,7 @@ function countedAs(rule: PublishedRule, variant: Variant, parameters: Candidate[
   };
 }
 
-/** For a request with this method. */
+/** The counters for a request with this method. */
 export function countedOf(candidate: Candidate, method: string): Counted {
   const { ofMethods, rule, resource, parameters } = candidate;
   if (ofMethods === undefined) return countedOfAny(candidate);
@@ -163,14 +163,14 @@ export function countedOf(candidate: Candidate, method: string): Counted {
   return known;
 }
 
-/** Whatever the method. */
+/** The counters for a request with any method. */
 export function countedOfAny(candidate: Candidate): Counted {
   const { rule, resource, parameters } = candidate;
   candidate.counted ??= countedAs(rule, { resource }, parameters);
   return candidate.counted;
 }
 
-/** All that a caller can be counted by, whatever the request. */
+/** All counters that the rule can use for a caller, whatever the request. */
 export const countersOfAll = (candidate: Candidate): readonly CompiledRule[] =>
   candidate.ofMethods === undefined && candidate.rule.per.length === 0
     ? countedOfAny(candidate).counters

@@ -85,7 +85,7 @@ export interface Snapshot {
   tierOf(caller: Caller): string | undefined;
 }
 
-/** The most limits that one caller is told. */
+/** The most limits that Weir shows to one caller. */
 export const MAX_LIMITS = 200;
 
 export function compileSnapshot(version: string, content: SnapshotContent): Snapshot {
@@ -177,7 +177,7 @@ function slotsFor(routes: RouteTrie<Slot[]>, { matchPath, otherPath }: MatchRequ
   return otherPath === undefined ? found : [...new Set([...found, ...routes.find(otherPath)])];
 }
 
-/** Leaves out slots that another one may put aside or change for some callers: they are not certain to apply. */
+/** Leaves out slots that another slot may put aside or change for some callers: they do not apply to everybody. */
 function winnersForAnybody(routes: RouteTrie<Slot[]>, request: MatchRequest): readonly Candidate[] {
   if (isOwnPath(request.matchPath)) return [];
   const slots = slotsFor(routes, request).flatMap((found) => found.filter(({ isShadow }) => !isShadow));
@@ -190,7 +190,7 @@ function winnersForAnybody(routes: RouteTrie<Slot[]>, request: MatchRequest): re
   );
 }
 
-/** An address is the same for every caller. */
+/** Whether the slot treats all callers of an address alike. */
 const isForAnybody = ({ scope, by, isTiered }: Slot) =>
   (scope === 'ip' || scope === 'global') && by === '' && !isTiered;
 
@@ -200,7 +200,7 @@ function matchesOf(winners: readonly Candidate[], said: Said): Match[] {
   return matches;
 }
 
-/** A rule with several resources can win several slots, and is counted once; per route, by the narrowest of them. */
+/** A rule with several resources can win several slots, but counts once; per route, in the narrowest slot. */
 function isRepeated(winners: readonly Candidate[], winner: Candidate): boolean {
   if (winner.rule.resources.length <= 1) return false;
   const isSame = ({ rule }: Candidate) => rule === winner.rule;
@@ -208,9 +208,9 @@ function isRepeated(winners: readonly Candidate[], winner: Candidate): boolean {
 }
 
 interface Said {
-  /** Of the caller's tier. */
+  /** The limits of the caller's tier. */
   readonly limits: TierLimits | undefined;
-  /** Undefined: no request in particular, so that costs are the flat ones. */
+  /** Undefined: there is no particular request, so flat costs apply. */
   readonly request?: MatchRequest;
   /** Rules that multiply limits of this caller. */
   readonly multiplying?: readonly Candidate[];
@@ -247,11 +247,11 @@ interface CompiledRoutes {
   readonly routes: RouteTrie<Slot[]>;
   /** All slots but the shadow ones, in the order of their best rules. */
   readonly enforced: readonly Slot[];
-  /** Of rules that multiply. */
+  /** The slots of rules that multiply. */
   readonly multiplyingSlots: readonly Slot[];
 }
 
-/** From the last snapshot. The next one has almost the same resources, and parsing them is much of the work. */
+/** The resources of the last snapshot. The next one has almost the same, and parsing them is much of the work. */
 let lastParsed: ReadonlyMap<string, ParsedResource> = new Map();
 
 function compileRoutes(rules: readonly PublishedRule[]): CompiledRoutes {

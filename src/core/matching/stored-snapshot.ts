@@ -29,7 +29,7 @@ export function joinSnapshot({ rules, ...content }: EncodedContent): string {
   return `{"format":${isNew ? NEW_FORMAT : FORMAT},"rules":[${rules.join(',')}],${rest.slice(1)}`;
 }
 
-/** In the text of a rule that multiplies. */
+/** Every encoded rule that multiplies contains this text. */
 const MULTIPLYING = '"action":"multiply"';
 
 export interface EncodedContent extends Omit<SnapshotContent, 'rules'> {

@@ -25,7 +25,7 @@ export class PrefixTable<T> {
     return this.#table.getOrSet(prefix, create);
   }
 
-  /** Of every prefix that the name begins with, the shortest first. */
+  /** The values of all prefixes that the name begins with, the shortest first. */
   find(text: string, start = 0, end = text.length): T[] {
     const found: T[] = [];
     for (const length of this.#lengths) {

@@ -27,7 +27,7 @@ export function resolveTiers(tiers: readonly WrittenTier[]): ResolvedTier[] {
   });
 }
 
-/** Returns a text if there is no limit: the reason. */
+/** If there is no limit, returns the reason as a text. */
 function limitIn(
   tiers: ReadonlyMap<string, WrittenTier>,
   tierName: string,

@@ -18,7 +18,7 @@ export function countedMethod(method: string): string {
 }
 
 export interface Variant {
-  /** The one of its resources that the request has matched. */
+  /** The resource of the rule that the request has matched. */
   readonly resource?: string | undefined;
   readonly method?: string | undefined;
 }
@@ -61,7 +61,7 @@ function boundOf(counter: CompiledRule, rule: Rule): CompiledRule {
   };
 }
 
-/** For what a caller is told of all its limits: one for each counter that it can have. */
+/** All variants of a rule: one for each counter that a caller can have. They list all limits of a caller. */
 export function everyVariant(rule: PublishedRule): Variant[] {
   const routes = isPerRoute(rule) ? resourcesOf(rule) : [undefined];
   const methods = isPerMethod(rule) ? everyMethod(rule) : [undefined];

@@ -16,7 +16,7 @@ export interface WarningsContent {
   readonly tiers: readonly Tier[];
   /** As configured. */
   readonly regions: readonly WeightedRegion[];
-  /** As published, and the time: tells which rules are being moved. */
+  /** The published split, and the time. They show which rules are moving. */
   readonly split?: Split | undefined;
   readonly nowMs?: number | undefined;
   /** Only warnings about these rule ids are wanted. Undefined: all of them. */

@@ -1,5 +1,5 @@
-// The announcement in every region's Redis names the versions in force. Isolates compare it, as text, with what they
-// have.
+// The announcement in every region's Redis names the versions in force. Isolates compare it, as text, with the
+// announcement that they follow.
 
 export interface Announcement {
   /** The number of the publication. A later one has a higher number. */

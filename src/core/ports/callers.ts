@@ -17,10 +17,10 @@ export type Known<T> = T | undefined | null;
 
 /** The circumstances of a look-up. */
 export interface LookUp {
-  /** As rules count it. For one address, only so many unknown keys a second are looked up. */
+  /** The IP as rules count it. Weir limits how many unknown keys of one IP it looks up per second. */
   readonly ip: string;
   readonly afterResponse: AfterResponse;
-  /** Asks neither KV nor Postgres. Gives null for a caller that memory does not know. */
+  /** Asks neither KV nor Postgres. Returns null for a caller that memory does not know. */
   readonly memoryOnly?: boolean | undefined;
 }
 
@@ -33,7 +33,7 @@ export interface CallerDirectory {
 /** The user of a token that is verified in full. */
 export interface VerifiedUser {
   readonly userId: string;
-  /** Undefined: the token does not say. */
+  /** Undefined: the token names no tenant. */
   readonly tenantId?: string | undefined;
   readonly tier?: string | undefined;
   readonly claims?: Claims | undefined;

@@ -1,5 +1,5 @@
-// How many isolates share the limits of a region. Each reports about once a minute and learns the number. When the
-// region's Redis is gone, the isolate divides limits by the last number it has learned.
+// How many isolates share the limits of a region. Each isolate reports about once a minute and learns the number. When
+// the region's Redis is down, the isolate divides limits by the last number that it has learned.
 
 /** The port to one region's list of isolates. */
 export interface CensusBoard {
@@ -7,9 +7,9 @@ export interface CensusBoard {
   present(isolateId: string, signal: AbortSignal): Promise<number>;
 }
 
-/** How many isolates share a region: told by the region about once a minute, assumed until then. */
+/** How many isolates share a region. The isolate assumes a number until the region has reported one. */
 export interface Census {
-  /** Whether it is time to ask. True once per interval: calling it claims the turn. */
+  /** Whether it is time to ask. Returns true once per interval: the caller that gets true must ask. */
   isDue(nowMs: number): boolean;
   count(): number;
   /** The last number from the region; undefined before the first. */

@@ -9,5 +9,5 @@ export interface CheckRecords {
   drop(name: string, signal: AbortSignal): Promise<void>;
 }
 
-/** How long a record is kept, and a charge can be given back. */
+/** How long Weir keeps a record, and how long a service can give a charge back. */
 export const CHECK_RECORD_MS = 24 * 3_600_000;

@@ -6,9 +6,9 @@ import type { AnnouncementBoard } from './announcement.ts';
 /** A question to a region: does it still announce what this isolate expects? */
 export interface Probe {
   readonly expected: string;
-  /** The rules have not been confirmed for so long that they must be confirmed before they decide. */
+  /** The last confirmation is too old: a region must confirm the rules before they decide. */
   readonly isOverdue: boolean;
-  /** The rules have not been confirmed for so long that they decide only if newer ones cannot be had: see terms.ts. */
+  /** The last confirmation is so old that the rules decide only if no newer rules can be loaded: see terms.ts. */
   readonly isLapsed: boolean;
   readonly askedAtMs: number;
 }

@@ -22,7 +22,7 @@ export interface DecidedRequest {
 
 export interface AnsweredRequest extends Omit<DecidedRequest, 'region' | 'incident'> {
   readonly status: number;
-  /** What the origin says the request cost; undefined if it says nothing. */
+  /** The real cost that the origin reports; undefined if it reports none. */
   readonly cost?: number | undefined;
   /** Charges of rules with `refundOnError` were given back. */
   readonly isRefunded?: boolean | undefined;

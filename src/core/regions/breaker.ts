@@ -42,7 +42,7 @@ const FAILURE_RATE = 0.5;
 const OPEN_MS = 1_000;
 const LONGEST_OPEN_MS = OPEN_MS * 1.25;
 const PROBES = 3;
-/** A region that hangs is noticed this much later at most, if all clients leave before it answers. */
+/** If all clients leave before a region answers, the breaker notices at most this much later that the region hangs. */
 const FRESH_MS = 1_000;
 /** A probe without a result after this time is lost. */
 export const PROBE_MS = 1_000;

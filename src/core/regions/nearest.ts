@@ -11,7 +11,7 @@ export interface ServingPlace extends Place {
   readonly serves?: readonly string[] | undefined;
 }
 
-/** What Cloudflare says about where a request came from; any of it may be missing. */
+/** The location of a request, as Cloudflare reports it. Every field may be missing. */
 export interface RequestOrigin {
   readonly latitude?: string | undefined;
   readonly longitude?: string | undefined;

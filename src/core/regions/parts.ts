@@ -1,6 +1,6 @@
 // Splits a limit over several regions: each has a part, and the parts add up to the limit exactly.
 //
-// Why no sum over regions exceeds the limit: let region i keep its part, and look at all of them together.
+// Why no sum over regions exceeds the limit: let each region i keep to its part, and look at all regions together.
 // - fixed-window, sliding-window-buckets: windows and buckets are cut by the epoch, so they are the same everywhere:
 //   a sum of parts in one window is at most the sum of the parts.
 // - sliding-window-log, concurrency: the same for any true window, and for any moment.
@@ -10,8 +10,8 @@
 // - token-bucket, leaky-bucket, gcra: a region admits at most burst_i + t·limit_i/W in any time t. Both terms add up
 //   to those of the whole, because limit and burst are each split without a rest. None of them rounds: levels
 //   are whole numbers of units times the window.
-// Where windows are cut by the epoch, "the same everywhere" takes clocks that agree; the others need only that
-// clocks run at one pace.
+// Where windows are cut by the epoch, "the same everywhere" requires clocks that agree. The other algorithms only
+// require clocks that run at the same pace.
 
 import type { AlgorithmId } from '../counting/algorithms/registry.ts';
 import { capacityOf, hasBurst } from '../counting/capacity.ts';
@@ -40,9 +40,9 @@ export type Parts = ReadonlyMap<string, Part>;
 
 /**
  * Whole parts that add up to `total`, in proportion to the weights. Each next unit goes to the region furthest behind
- * (Webster's method); ties go by position. So a larger total makes no part smaller: while some isolates use the old
- * limit and some the new one, no more passes than the larger limit allows. Weights are read as decimals: 0.1 and 0.3
- * are 1 to 3.
+ * (Webster's method); of two equal regions, the first one gets it. So a larger total makes no part smaller: while some
+ * isolates use the old limit and some the new one, no more passes than the larger limit allows. Weights are read as
+ * decimals: 0.1 and 0.3 are 1 to 3.
  */
 export function splitExactly(total: number, weights: readonly number[]): number[] {
   const exact = toWhole(weights);
@@ -117,8 +117,8 @@ const named = (regions: readonly WeightedRegion[], parts: readonly Part[]): Part
   new Map(regions.map(({ name }, i) => [name, parts[i] ?? NOTHING]));
 
 /**
- * If no region has a share (a rule's shares may name regions that are gone), all get the same, so the rule still
- * limits.
+ * If no region has a share (a rule's shares may name regions that were removed), all regions get the same share, so the
+ * rule still limits.
  */
 function withShare(regions: readonly WeightedRegion[]): readonly WeightedRegion[] {
   const weighted = regions.filter(({ share }) => share > 0);
@@ -136,7 +136,7 @@ export function centralRegionOf(subjectKey: string, regions: readonly WeightedRe
     wait: waitFor(hash(name, subject), share),
   }));
   if (drawn.length === 0) throw new RangeError('there are no regions');
-  // Ties go by name, so that the order of the regions does not matter.
+  // The smaller name wins a tie, so that the order of the regions does not matter.
   return drawn.reduce((best, one) =>
     one.wait < best.wait || (one.wait === best.wait && one.name < best.name) ? one : best,
   ).name;

@@ -39,7 +39,7 @@ export interface Placements {
 interface PlacementOption {
   readonly regions: readonly WeightedRegion[];
   readonly central: boolean;
-  /** When every region had been told of the replacement; infinite before that, and for the placement in force. */
+  /** When every region had the announcement of the replacement; infinite before that, and for the one in force. */
   readonly untilMs: number;
   /** Cached parts by limit: a rule has few limits, one for each tier. A multiplying rule may change the burst alone. */
   readonly byLimit: Map<
@@ -91,7 +91,7 @@ function withLargestCost(check: RuleCheck): RuleCheck {
   return check.cost === cost ? check : { ...check, cost };
 }
 
-/** When a rule stops moving: infinite until every region has been told; undefined if it is not moving. */
+/** When a rule stops moving: infinite until every region has the announcement; undefined if the rule is not moving. */
 export function movingUntilMs(rule: Rule, split: Split | undefined, nowMs: number): number | undefined {
   const before = [...(split?.moved?.[rule.id] ?? []), ...(rule.shares ? [] : (split?.before ?? []))];
   if (before.length === 0) return undefined;
@@ -105,7 +105,7 @@ const holdOfLimit = ({ algorithm, limit, burst, windowSeconds }: RuleLimit): num
 
 /** Joins each placement with another if the result has a usable part. Otherwise both stay, and both must admit. */
 function together(placements: readonly Placement[], { cost, ...check }: RuleCheck): Placement[] {
-  // A cost above the whole limit never fits, and any part can say so.
+  // A cost above the whole limit never fits, so any part can deny it.
   const fitting = { ...check, cost: Math.min(cost, capacityOf(check)) };
   const found: Placement[] = [];
   for (const placement of placements) {
@@ -116,7 +116,7 @@ function together(placements: readonly Placement[], { cost, ...check }: RuleChec
   return found;
 }
 
-/** Splits come first in the list, so either both split, or the second one is in one region. */
+/** Splits come first in the list, so either both are splits, or the second placement is in one region. */
 function join(a: Placement, b: Placement, check: Counting): Placement | undefined {
   const isUsableIn = (part: Part | undefined) => part !== undefined && isUsable(check, part);
   if (b.at === undefined) {

@@ -18,8 +18,8 @@ const LONGEST_TERM_MS = 600_000;
  */
 export const RULES_LAPSE_MS = 60_000;
 /**
- * Once every region has an announcement, older rules lapse everywhere: after this time, no isolate counts by them. The
- * extra 30 s cover clocks that differ and commands that are late.
+ * Once every region has an announcement, older rules lapse everywhere: after this time, no isolate uses them. The extra
+ * 30 s cover clocks that differ and commands that are late.
  */
 export const OLD_RULES_GONE_MS = RULES_LAPSE_MS + 30_000;
 /** A charge counts for at most two windows, or until a burst has drained, which takes longer with rounded parts. */

@@ -1,5 +1,5 @@
-// Subjects that have reached a threshold of a rule with `alertAt`. An isolate notes each once in a window. Other
-// isolates may note it too: Postgres keeps the first one.
+// Subjects that have reached a threshold of a rule with `alertAt`. An isolate notes each threshold of a subject once in
+// a window. Other isolates may note it, too: Postgres keeps the first one.
 import { createBoundedCache } from '../bounded-cache.ts';
 import { windowAt } from '../counting/calendar.ts';
 import { capacityOf } from '../counting/capacity.ts';
@@ -28,9 +28,9 @@ export interface Crossings {
   take(): Crossing[];
 }
 
-/** Further crossings are noted with the next request of their subject. */
+/** The isolate notes further crossings later, with the next request of their subject. */
 const MAX_CROSSINGS = 1_000;
-/** If a subject is forgotten, it is noted again, and Postgres drops the repeat. */
+/** If the isolate forgets a subject, it notes the subject again, and Postgres drops the repeat. */
 const MAX_TOLD = 5_000;
 
 export function createCrossings(): Crossings {

@@ -1,5 +1,5 @@
-// What an isolate has counted since it last handed its sums over. It keeps a bounded number of names apart. Callers look
-// a series up once and keep it, because building its text for each request costs more.
+// What an isolate has counted since it last handed its sums over. It keeps a bounded number of names apart. Code that
+// adds to a series looks it up once and keeps it, because building its text for each request costs more.
 import { bucketOf, METRICS, type MetricId, OTHER, withoutName } from './metrics.ts';
 
 /** Names of rules, or of routes, that one isolate keeps apart. */
@@ -14,7 +14,7 @@ export interface Histogram {
 }
 
 export interface MetricSums {
-  /** Series that something was added to since they were last taken. */
+  /** The number of series with an amount to hand over. */
   readonly size: number;
   /** Callers that add often should keep the result. */
   counter(metric: MetricId, ...labels: string[]): Counter;
@@ -23,7 +23,7 @@ export interface MetricSums {
   nameOf(kind: 'rule' | 'route', name: string): string;
   /** Removes and returns at most `most` series, oldest first. */
   take(most: number): [series: string, amount: number][];
-  /** Sums that were not accepted under their names. */
+  /** Adds sums that a region has refused under their names. They count under `other`. */
   addWithoutNames(sums: readonly (readonly [series: string, amount: number])[]): void;
 }
 
@@ -34,7 +34,7 @@ interface Sum extends Counter {
 
 export function createMetricSums(): MetricSums {
   const sums = new Map<string, Sum>();
-  /** The sums above 0, in the order in which they left 0. */
+  /** The sums above 0. The sum that rose above 0 first comes first. */
   let due: Sum[] = [];
   const names = { rule: new Set<string>(), route: new Set<string>() };
 

@@ -1,5 +1,5 @@
-// What is counted, and under which name it is kept. A series is one line of text: the metric, its labels in their
-// order, and for a histogram the bucket. Tabs separate them, because no name of a rule or route contains one.
+// What Weir counts, and the names of the series. A series is one line of text: the metric, its labels in their order,
+// and for a histogram the bucket. Tabs separate them, because no name of a rule or route contains one.
 
 export interface Metric {
   readonly labels: readonly string[];

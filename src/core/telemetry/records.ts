@@ -1,5 +1,5 @@
-// Who was denied by what, and who used how much: summed up in memory by period and name. The number of rows is bounded.
-// What does not fit is added to a row named `other`: names are lost, counts are not.
+// Which rules denied which subjects, and how much each caller used: sums in memory by period and name. The number of
+// rows is bounded. The isolate adds the rest to a row named `other`: names are lost, counts are not.
 import type { Scope } from '../matching/rule.ts';
 import { OTHER } from './metrics.ts';
 
@@ -10,12 +10,12 @@ export interface Denial {
   readonly ruleName: string;
   readonly scope: Scope;
   readonly subject: string;
-  /** Where the last of these requests went. */
+  /** The route of the first of these requests. */
   readonly route: string;
   count: number;
 }
 
-/** Of admitted requests. What a caller does not have is ''. */
+/** The usage of admitted requests. An id that a caller does not have is ''. */
 export interface Usage {
   /** The hour. */
   readonly atMs: number;
@@ -42,7 +42,7 @@ export interface Sums<Row, Fields> {
   take(): Row[];
 }
 
-/** The names that rows of a period are kept under. */
+/** Decides which names have rows of their own in a period. */
 function createNames() {
   let atMs = Number.NaN;
   const names = new Set<string>();
@@ -122,7 +122,10 @@ export function createUsageSums(): Sums<Usage, UsageFields> {
   let callers = new Map<string, UsageOfCaller>();
   const isKept = createNames();
   const nobody: Who = { tenantId: OTHER, userId: OTHER, apiKeyId: OTHER };
-  /** Callers without a name count as one caller, so the next request is often by the same one. Building its key costs more. */
+  /**
+   * The caller of the last request. Callers without a name count as one caller, so the next request often has the same
+   * one. Comparing costs less than building the key again.
+   */
   let last: Found = { atMs: Number.NaN, key: '', who: nobody };
 
   const keyOfOther = (atMs: number) => `${atMs}\t${OTHER}`;
@@ -136,7 +139,7 @@ export function createUsageSums(): Sums<Usage, UsageFields> {
     return row;
   };
 
-  /** Two rows at most: each request is counted under '' once, and under rules as often as it has rules. */
+  /** At most two rows: each request counts once under '', and once for each of its rules under `other`. */
   const overflowRow = ({ ruleId, atMs }: Used): Usage => {
     const [first] = callers.values();
     const [oldest] = first?.values() ?? [];

@@ -22,8 +22,8 @@ export interface ForwardedHeaders {
 }
 
 /**
- * Tells whether a name is one of these, by comparing it with those of its length. The runtime makes a new string for
- * each name of a header, and a Set would have to hash every one of them: 650 instructions each.
+ * Returns a test for these names. The test compares a name only with names of the same length. A Set would be slower:
+ * the runtime makes a new string for each header name, and hashing such a string takes 650 instructions.
  */
 export function isOneOf(...names: readonly string[]): (name: string) => boolean {
   const byLength: string[][] = [];
@@ -46,7 +46,7 @@ export const isHopByHop = isOneOf(
   'upgrade',
 );
 
-/** From IIS and frameworks that imitate it, and from frameworks that tunnel methods through a POST. */
+/** Headers of IIS and frameworks that imitate it, and of frameworks that tunnel methods through a POST. */
 const isMethodOrPath = isOneOf(
   'x-http-method',
   'x-http-method-override',
@@ -88,8 +88,8 @@ function setAll(headers: Headers, added: Readonly<Record<string, string>> = {}):
 }
 
 /**
- * One pass over the headers that the client sent, because every call into the runtime costs. Returns the
- * `X-Forwarded-For` that it met on its way.
+ * Makes one pass over the headers that the client sent, because every call into the runtime costs time. Returns the
+ * client's `X-Forwarded-For`.
  */
 function removeUnwanted(headers: Headers, request: SentRequest, policy: HeaderPolicy): string | null {
   const { headers: sent } = request;
@@ -115,7 +115,7 @@ export function removeNamed(headers: Headers, connection: string | null): void {
   for (const name of [...headers.keys()]) if (named.has(name) && name !== KEPT) headers.delete(name);
 }
 
-/** Only a GET can be one. fetch turns any other method with this header into a GET, which no rule has judged. */
+/** Only a GET can open a WebSocket. fetch turns other methods with this header into a GET that no rule has judged. */
 const isWebSocket = ({ method, headers }: SentRequest): boolean =>
   method === 'GET' && headers.get('Upgrade')?.toLowerCase() === 'websocket';
 
@@ -156,7 +156,7 @@ function isSpoofed(name: string): boolean {
 function setForwarded(headers: Headers, request: SentRequest, path: string | null): void {
   const { url, connectingIp: address } = request;
   if (address !== null) {
-    // Cloudflare has appended the address already if it stands in front.
+    // If Cloudflare's proxy is in front of the Worker, it has already appended the address.
     const isAppended = path?.split(',').at(-1)?.trim() === address;
     headers.set('X-Forwarded-For', path === null ? address : isAppended ? path : `${path}, ${address}`);
   }

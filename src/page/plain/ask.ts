@@ -1,5 +1,5 @@
-// Asks the admin route for a view that the Worker renders: with the credentials of the person who looks, as the page's
-// script would. A part that fails says so in its place, and the others are shown.
+// Asks the admin route for a view that the Worker renders. It uses the credentials of the person, as the page's script
+// does. If a part fails, the view shows the failure in its place, and all other parts.
 export type Told<T> =
   | { readonly kind: 'told'; readonly value: T }
   | { readonly kind: 'failed'; readonly trouble: string };
@@ -13,7 +13,7 @@ export interface AskOptions {
   readonly request: Request;
 }
 
-/** What tells who asks. */
+/** The headers that identify the person. */
 const CREDENTIALS = ['Cookie', 'Authorization', 'Cf-Access-Jwt-Assertion', 'CF-Connecting-IP'];
 
 export function createAsk({ admin, request }: AskOptions): Ask {
@@ -31,7 +31,7 @@ export function createAsk({ admin, request }: AskOptions): Ask {
 
 export async function read<T>(answering: Promise<Response>): Promise<Told<T>> {
   const answer = await answering;
-  // Health that is not good is still an answer: it comes with 503.
+  // Only a problem has a title. Everything else is an answer, whatever its status.
   const body = (await answer.json()) as T & { title?: string; detail?: string };
   if (answer.ok || body.title === undefined) return { kind: 'told', value: body };
   return { kind: 'failed', trouble: [body.title, body.detail].filter(Boolean).join('. ') };

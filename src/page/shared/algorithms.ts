@@ -1,4 +1,4 @@
-// The algorithms that the page offers. The browser gets no code of the engine, so their ids stand here once more. A test
+// The algorithms that the page offers. The browser gets no code of the engine, so this file repeats their ids. A test
 // compares them with the registry.
 export const ALGORITHMS = [
   'fixed-window',
@@ -11,5 +11,5 @@ export const ALGORITHMS = [
   'concurrency',
 ];
 
-/** Whether it limits what is open at once, not what comes in a time. */
+/** Whether the algorithm limits open connections, and not requests over time. */
 export const holdsSeats = (algorithm: string): boolean => algorithm === 'concurrency';

@@ -12,7 +12,7 @@ export const WHAT_IS_NEAR =
 
 const NEAR = ['near-limit', 'denied', 'would-deny'];
 
-/** Undefined if nothing was counted under its name. */
+/** `counts` is undefined if nothing was counted under the name of the rule. */
 export function nearnessOf(counts: Counts = {}): Nearness {
   const sum = (results: readonly string[]) =>
     results.reduce((total, result) => total + (counts[result] ?? 0), 0);

@@ -30,7 +30,7 @@ export interface Rates {
 
 const secondsOf = ({ at }: Traffic) => new Date(at).getTime() / 1_000;
 
-/** What was added. A sum that is gone (its Redis has restarted, or does not answer) added nothing. */
+/** The increase of a sum. A sum that is missing (its Redis has restarted, or is down) increases by 0. */
 const added = (before: Counts | undefined, after: Counts, name: string) =>
   before === undefined ? 0 : Math.max(0, (after[name] ?? 0) - (before[name] ?? 0));
 

@@ -4,8 +4,8 @@ import { object, optional, type Shape, text, wholeNumber } from '../../core/shap
 import type { Kv } from './kv.ts';
 
 /**
- * Together with the caches of isolates and KV, shorter than the time for which a change is published
- * (recent-callers.ts).
+ * This time plus the caching time of isolates and KV is shorter than the time for which the publisher publishes a
+ * change (recent-callers.ts).
  */
 const RECORD_TTL_SECONDS = 600;
 

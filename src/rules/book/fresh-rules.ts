@@ -1,4 +1,4 @@
-// Loads the rules in force now, for routes that show them: not those of a moment ago.
+// Loads the rules in force, for routes that show them. The rules in the isolate's memory may be a moment old.
 import type { Snapshot } from '../../core/matching/snapshot.ts';
 import type { AnnouncementBoard } from '../../core/ports/announcement.ts';
 import type { SnapshotSource } from '../../core/ports/snapshot-source.ts';
@@ -9,7 +9,7 @@ export interface FreshRulesOptions {
   readonly deadlineMs: number;
 }
 
-/** Follows the first region that answers. If none does, gives the rules that this isolate has. */
+/** Follows the first region that answers. If none answers, returns the rules that this isolate has. */
 export async function readFreshRules(options: FreshRulesOptions): Promise<Snapshot | undefined> {
   const { snapshots, regions, deadlineMs } = options;
   for (const { board } of regions) {

@@ -1,5 +1,5 @@
-// Limits look-ups of callers in Postgres. Anybody can make up keys, and that must not use up the look-ups of real
-// callers.
+// Limits look-ups of callers in Postgres. Anybody can make up keys, but made-up keys must not use up the look-ups of
+// real callers.
 import { createBoundedCache } from '../../core/bounded-cache.ts';
 import { createPerSecondBudget, type PerSecondBudget } from '../../core/per-second-budget.ts';
 
@@ -25,7 +25,7 @@ export interface Asking {
 export interface LookUpAllowance {
   /** Whether the look-up may go on. If so, counts it. */
   mayAsk(asking: Asking): boolean;
-  /** From now on this caller uses the allowance of known callers. */
+  /** Marks the caller as known. Its look-ups then use the allowance of known callers. */
   found(who: string): void;
 }
 

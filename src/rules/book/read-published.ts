@@ -28,7 +28,7 @@ export interface PublishedContent {
   readonly callers?: CallerRevisions | undefined;
 }
 
-/** Leaves out parts that neither has. Throws if KV fails or is too late, and the copies do not have the parts. */
+/** Leaves out parts that neither KV nor Redis has. Throws if KV fails or is too late, and the copies lack a part. */
 export async function readPublished(
   wanted: readonly Published[],
   reading: Reading,

@@ -1,5 +1,5 @@
-// The rules of this isolate, kept in memory. The announcement in Redis confirms them; it is read along with checks that
-// are made anyway. When the announcement changes, the isolate reads the new parts (read-published.ts).
+// The rules of this isolate, kept in memory. The announcement in Redis confirms them. The isolate mostly reads it in
+// calls that count checks. When the announcement changes, the isolate reads the new parts (read-published.ts).
 
 import type { Snapshot } from '../../core/matching/snapshot.ts';
 import {
@@ -24,7 +24,7 @@ const PAUSE_MS = 1_000;
 /** How long an isolate without rules waits for them. After that, it does not wait again for a moment. */
 const COLD_WAIT_MS = 2_000;
 const COLD_PAUSE_MS = 500;
-/** The part of that time for the announcement, in a Redis that may be frozen. */
+/** The part of that time for the announcement, because Redis may hang. */
 const COLD_BOARD_MS = 500;
 /** For loading new rules, mostly after the response. */
 const LOAD_WAIT_MS = 10_000;
@@ -152,7 +152,7 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
       const announcement = parseAnnouncement(announced);
       try {
         if (!announcement) throw new Error('the announcement is not understood');
-        // This region has missed a publication. The next cron run tells it.
+        // This region has missed a publication. The next cron run announces it there.
         if (known && announcement.sequence < known.announcement.sequence) return true;
         const isLoaded = await bringUpTo(announcement, waits(LOAD_WAIT_MS, board));
         if (isLoaded) {
@@ -180,7 +180,7 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
         const copies = found[0].status === 'fulfilled' ? board : undefined;
         for (const announcement of newestFirst(found))
           if (await bringUpTo(announcement, { ...how, copies })) {
-            // An announcement from KV may be a minute old. The first call to Redis will tell.
+            // An announcement from KV may be a minute old, so it confirms nothing. The first call to Redis does.
             if (found[0].status === 'fulfilled') confirm(startedAtMs);
             return known?.snapshot;
           }

@@ -11,12 +11,12 @@ import { createTimeZone, type TimeZone } from '../tables/time-zone.ts';
 
 const DAY_MS = 86_400_000;
 /**
- * Borders are published for a span that moves on every four weeks, so that snapshots stay the same in between. The span
- * reaches three months further: that is how long a snapshot works if nobody can publish.
+ * The publisher writes borders for a span that moves on every four weeks, so that snapshots stay the same in between.
+ * The span reaches three months further: a snapshot works for that long if nobody can publish.
  */
 const STEP_MS = 28 * DAY_MS;
 const REACH_MS = STEP_MS + 92 * DAY_MS;
-/** The epoch was a Thursday: the Monday after it. */
+/** The first Monday after the epoch, which was a Thursday. */
 const SOME_MONDAY = 4;
 
 /** A date, as the number of days since the epoch. */
@@ -49,7 +49,7 @@ export function calendarsFor(
 }
 
 function calendarsOf(rule: Rule): Calendar[] {
-  // Most rules have none, and there may be thousands.
+  // Most rules have no calendar, and there may be thousands of rules.
   if (rule.window === null && rule.limits.length === 0) return [];
   return limitsOf(rule).flatMap(({ window, timeZone, anchorDay }) =>
     window === null ? [] : [{ window, timeZone, anchorDay }],
@@ -88,7 +88,7 @@ export function bordersBetween(
 interface Dates {
   /** The number of a window that begins on that day or before. */
   before(day: DayNumber): number;
-  /** The day on which it begins. */
+  /** The day on which the window with this number begins. */
   dayOf(number: number, calendar: Calendar): DayNumber;
 }
 
@@ -99,10 +99,10 @@ const DAYS: Readonly<Record<Calendar['window'], Dates>> = {
     dayOf: (number) => number * 7 + SOME_MONDAY,
   },
   month: {
-    // The month before has begun, whatever its anchor day.
+    // The previous month has begun by then, whatever its anchor day.
     before: (day) => monthOf(day) - 1,
     dayOf(number, { anchorDay }) {
-      // A month that has no such day begins on its last.
+      // A month that has no such day begins on its last day.
       const length = firstDayOf(number + 1) - firstDayOf(number);
       return firstDayOf(number) + Math.min(anchorDay ?? 1, length) - 1;
     },

@@ -37,7 +37,7 @@ export interface ReadContent {
   readonly rejected: readonly RejectedRow[];
 }
 
-/** All rules, those that are switched off too, as of one moment. */
+/** Reads all rules in one transaction, also those that are switched off. */
 export async function readContent(database: Database): Promise<ReadContent> {
   const [, ruleRows, ...otherRows] = await database.batch([
     asOfOneMoment(database),
@@ -82,8 +82,8 @@ export type OtherRows = readonly [
 ];
 
 /**
- * Puts valid rules together with the rows they are judged and published with. Without `origins`, no route is put aside
- * because of the deployment that reads it.
+ * Combines valid rules with the other rows, puts bad rows aside, and returns the content to publish. Without `origins`,
+ * it puts no route aside because of the deployment that reads it.
  */
 export function assemble<R extends Rule>(
   rules: readonly R[],
@@ -108,7 +108,7 @@ export function assemble<R extends Rule>(
   };
 }
 
-/** Undefined if there is no row: then everything is as by default. */
+/** Undefined if there is no row: then all settings have their defaults. */
 const toSettings = ([row]: readonly SettingsRow[]): Settings | undefined =>
   row && { enforcement: row.enforcement, fileExtensions: row.fileExtensions };
 

@@ -1,5 +1,5 @@
-// The record of the last publication, and whether the tables have changed since. One query tells, so a cron run without
-// changes costs next to nothing.
+// The record of the last publication, and whether the tables have changed since. One query finds out, so a cron run
+// without changes costs next to nothing.
 import { type SQL, sql } from 'drizzle-orm';
 import { type Announcement, formatAnnouncement, parseAnnouncement } from '../../core/ports/announcement.ts';
 import type { Database } from '../tables/database.ts';
@@ -17,7 +17,7 @@ export interface Mark {
 export interface Look {
   /** Undefined if nothing was ever recorded. */
   readonly recorded: Announcement | undefined;
-  /** Whether tables or configuration have changed since, or a region was not told. */
+  /** Whether tables or configuration have changed since, or some region may lack a moved placement. */
   readonly isChanged: boolean;
 }
 
@@ -55,8 +55,8 @@ export async function recordPublication(
 /**
  * Covers every published row. A revision is never used twice; the time distinguishes revisions that a restored database
  * uses again. Expired list entries are left out, as in a publication. There are too many callers to look at each, so
- * their changes in the history are counted; the highest number would not do, because a lower one can be committed
- * later. Old changes do not matter here: what was published about them stays true.
+ * the query counts their changes in the history. The highest number alone is not enough, because Postgres can commit a
+ * lower one later. Old changes do not matter here, because earlier publications cover them.
  */
 const fingerprintOf = (
   callersSince: SQL,

@@ -1,6 +1,6 @@
-// Records how publications placed rules over regions. A publication compares the placement of now with the last one and
-// keeps the one it replaces, without an end until every region has been told. So it does not matter who changed a rule,
-// or how.
+// Records how publications placed rules over regions. A publication compares the current placement with the last one.
+// It keeps the placement that it replaces, without an end until every region has the announcement. So it does not
+// matter who changed a rule, or how.
 import { eq, or, sql } from 'drizzle-orm';
 import {
   isCentral,
@@ -15,7 +15,7 @@ import { BURST_DRAIN_TIMES, CHARGE_WINDOWS, OLD_RULES_GONE_MS } from '../../core
 import type { Database } from '../tables/database.ts';
 import { placements } from '../tables/schema.ts';
 
-/** The row of what REGIONS says; the others have the ids of rules. */
+/** The id of the row with the shares of REGIONS. The other rows have the ids of rules. */
 const SPLIT = '*';
 /** How many earlier placements of a rule are kept. */
 const MAX_BEFORE = 10;
@@ -30,7 +30,7 @@ const PLACED = sql`jsonb_build_object('shares', shares, 'central', central, 'spi
 
 /**
  * Writes the new placement of each rule that has changed, and keeps the old one. A placement that returns is kept once.
- * Only rules with a new revision are looked at.
+ * The query looks only at rules with a new revision.
  */
 export function recordPlacements(database: Database, configured: SharesByRegion) {
   const split = sql`${JSON.stringify(configured)}::jsonb`;
@@ -95,14 +95,14 @@ const isSameWay = (way: PlacedBefore, rule: Rule): boolean =>
 /** Works because jsonb sorts names. */
 const isDeepEqual = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
-/** Placements that some region may not have been told of. */
+/** Placements that some region may not have yet. */
 export const unconfirmedOf = (rows: readonly PlacementRow[]): PlacementRow[] =>
   rows.filter(({ before }) => before.some(({ replacedAtMs }) => replacedAtMs === null));
 
 /** For the cheap look of the cron run. */
 export const IS_UNCONFIRMED = sql`exists (select from weir.placements where before @> '[{"replacedAtMs": null}]')`;
 
-/** Every region has been told of these, so the placements they replaced end now. Rows changed meanwhile stay open. */
+/** Every region has these placements, so the ones that they replaced end now. Rows changed meanwhile stay open. */
 export const confirmPlacements = (database: Database, told: readonly PlacementRow[]) =>
   database.execute(sql`
     update ${placements} set before = (
@@ -112,9 +112,7 @@ export const confirmPlacements = (database: Database, told: readonly PlacementRo
     from jsonb_to_recordset(${JSON.stringify(told)}::jsonb) as told (id text, before jsonb)
     where ${placements}.id = told.id and ${placements}.before = told.before`);
 
-/**
- * The longest time for which a charge of an old placement counts: `movingMs` in SQL, plus the time to hear of it twice.
- */
+/** The longest time for which a charge of an old placement counts: `movingMs` in SQL, with OLD_RULES_GONE_MS twice. */
 const LONGEST_HOLD_MS = sql`(select ${2 * OLD_RULES_GONE_MS}::int + 1000 * coalesce(max(window_seconds * (${CHARGE_WINDOWS}::int + coalesce(
   ${BURST_DRAIN_TIMES}::int * burst::numeric / case when limit_name is null then "limit" else 1 end, 0))), 0) from weir.rules)`;
 const IS_OVER = sql`(entry ->> 'replacedAtMs')::numeric + ${LONGEST_HOLD_MS} < extract(epoch from now()) * 1000`;

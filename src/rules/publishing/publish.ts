@@ -34,7 +34,7 @@ export interface PublishOptions {
   readonly regions: readonly PublishedRegion[];
   /** The version of the Worker's code, if known: another version may read the same rows differently. */
   readonly deployment?: string | undefined;
-  /** With the name of the region, if it is one that failed. */
+  /** Gets the name of the region, too, if a region has failed. */
   readonly onError: (error: unknown, region?: string) => void;
 }
 
@@ -53,11 +53,11 @@ export interface Publication {
   readonly regions: readonly Announced[];
 }
 
-/** Whether each region has the announcement. The next cron run tells regions that could not be reached. */
+/** Whether a region has the announcement. The next cron run writes it to regions that were down. */
 export interface Announced {
   readonly name: string;
   readonly announced: boolean;
-  /** The server's error, if it cannot run the script. Nothing is announced there until it can. */
+  /** The server's error, if it cannot run the script. The publisher announces nothing there until it can. */
   readonly problem?: string;
 }
 
@@ -76,8 +76,8 @@ export interface Repair {
 }
 
 /**
- * Publishes. If this has told every region of moved rules, publishes once more, so that isolates know when the old
- * placements end.
+ * Publishes. If every region now has the announcement of moved rules, publishes once more, so that isolates know when
+ * the old placements end.
  */
 export async function publish(options: PublishOptions, how: HowToPublish = {}): Promise<Publication> {
   const { publication, unconfirmed } = await publishOnce(options, how);
@@ -89,7 +89,7 @@ export async function publish(options: PublishOptions, how: HowToPublish = {}): 
       changed: publication.changed,
     };
   } catch (error) {
-    // The next cron run does it. Until then no placement ends.
+    // The next cron run tries again. Until then no placement ends.
     options.onError(error);
     return publication;
   }
@@ -147,7 +147,7 @@ async function publishOnce(options: PublishOptions, { again = false, repairs, co
   return { publication, unconfirmed: published.unconfirmed };
 }
 
-/** Takes a number above those in the regions. They are lower already, unless the database was restored or replaced. */
+/** Makes the number higher than those in the regions. It is lower only if the database was restored or replaced. */
 async function readAbove(options: PublishOptions, read: PublishedContent, highest: number) {
   if (read.sequence > highest) return read;
   const { database } = options;
@@ -188,7 +188,7 @@ interface Completion {
   readonly isWritten: boolean;
 }
 
-/** If this fails, the next cron run finds that the publication was not recorded, and does it. */
+/** If this fails, the next cron run finds that the publication was not recorded, and records it. */
 async function complete(options: PublishOptions, completion: Completion): Promise<void> {
   const { announcement, published, bytes, isWritten } = completion;
   try {
@@ -214,8 +214,8 @@ function readBoards({ regions, onError }: Pick<PublishOptions, 'regions' | 'onEr
 }
 
 /**
- * The regions that answer but cannot run the script. Rules must not be announced there, because isolates would believe
- * that the region counts them. A region that does not answer is told all the same.
+ * The regions that answer but cannot run the script. The publisher must not announce rules there, because isolates
+ * would believe that the region counts them. It still tries to announce them in a region that does not answer.
  */
 function findBroken({ regions, onError }: Pick<PublishOptions, 'regions' | 'onError'>) {
   return Promise.all(

@@ -1,5 +1,5 @@
-// The cron run takes one look at the regions and at Postgres. Only if something is wrong or has changed, it publishes;
-// if the rules are the same, under their old number.
+// The cron run checks the regions and Postgres. It publishes only if something is wrong or has changed. Unchanged rules
+// keep their number.
 import {
   type Announcement,
   isSameAnnouncement,
@@ -12,9 +12,9 @@ import { configurationOf, type Publication, type PublishOptions, publish } from 
 const READ_MS = 500;
 
 export interface HowToReconcile {
-  /** Without it, changes by a migration go unnoticed, but Postgres can sleep if nobody else asks it. */
+  /** If false, changes by a migration go unnoticed, but Postgres can sleep if nobody else queries it. */
   readonly asksPostgres: boolean;
-  /** Write everything once more, before it expires. */
+  /** Writes everything once more, before it expires. */
   readonly renews: boolean;
 }
 
@@ -35,7 +35,7 @@ type Standing = { readonly isRead: boolean; readonly announcement?: Announcement
 
 function isAmiss(standing: readonly Standing[], seen: Look | undefined): boolean {
   if (seen?.isChanged) return true;
-  // A region that cannot be read cannot be told either. A later run tells it.
+  // Skips regions that are down: nothing can be announced there now. A later run does it.
   const read = standing.filter(({ isRead }) => isRead).map(({ announcement }) => announcement);
   if (read.length === 0) return false;
   const newest = newestAnnouncement([...read, seen?.recorded]);

@@ -1,5 +1,5 @@
 // Copies of the published parts in every region's Redis, beside the announcement. An isolate can read them at once,
-// while KV may take a minute to have them everywhere. They are a second way: nothing fails without them.
+// while KV may take a minute to have them everywhere. They are a second source: nothing fails without them.
 
 import { packText } from '../../core/packed-text.ts';
 import type {
@@ -33,7 +33,7 @@ export interface PublishedText extends Published {
 export interface HowToCopy {
   /** The region's current announcement, of which it has copies. Null if it does not answer: then nothing is written. */
   readonly known: Announcement | undefined | null;
-  /** Write also the parts that the region has. */
+  /** Also writes the parts that the region already has. */
   readonly again: boolean;
   readonly onError: (error: unknown) => void;
 }

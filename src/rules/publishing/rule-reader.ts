@@ -1,5 +1,5 @@
-// Reads the rules to publish. A rule with a known revision is not read, checked and encoded again. So a change among
-// thousands of rules costs little more than one among ten.
+// Reads the rules to publish. It does not read, check and encode a rule again if it knows the revision. So a change
+// among thousands of rules costs little more than a change among ten.
 import { and, asc, eq, inArray, sql } from 'drizzle-orm';
 import type { OriginPolicy } from '../../core/matching/origin.ts';
 import type { SharesByRegion } from '../../core/matching/rule.ts';
@@ -26,18 +26,18 @@ export interface PublishedContent {
   readonly texts: readonly string[];
   readonly callers: CallerRevisions;
   readonly rejected: readonly RejectedRow[];
-  /** Placements that some region may not have been told of. */
+  /** Placements that some region may not have yet. */
   readonly unconfirmed: readonly PlacementRow[];
 }
 
 export interface RuleReader {
-  /** `shares`: how limits are split from now on; `configured`: these, and all else that the tables do not say. */
+  /** `shares`: the configured shares; `configured`: the shares, and all other configuration outside the tables. */
   read(shares: SharesByRegion, configured?: string): Promise<PublishedContent>;
 }
 
 const NOTHING_SPECIAL: OriginPolicy = { allowsPrivate: false, services: [] };
 
-/** A rule that was read. Its stamp tells whether the row has changed since. */
+/** A rule that was read. Its stamp shows whether the row has changed since. */
 type KnownRule = { readonly stamp: string } & (
   | { readonly rule: PublishedRule; readonly text: string }
   | { readonly rejected: RejectedRow }
@@ -86,9 +86,9 @@ async function learn(database: Database, missing: readonly Place[]): Promise<Map
 }
 
 /**
- * The number is taken before anything is read, and each query sees everything committed when it starts. So a read with
- * a higher number has read at least as much as one with a lower number. Placements are written first: their rows are
- * locked until all is read, so placements replace one another in the order of the numbers.
+ * The transaction takes the number before it reads the rules, and each query sees everything committed when it starts.
+ * So a read with a higher number sees at least as much as a read with a lower number. The transaction writes placements
+ * first. It locks their rows until it ends, so placements replace one another in the order of the numbers.
  */
 async function readOutline(database: Database, shares: SharesByRegion, configured: string) {
   const [, marks, numbers, callerRows, places, ...otherRows] = await database.batch([

@@ -1,5 +1,5 @@
-// How large a snapshot may be, and how many bytes each row takes. Rows that do not fit are refused when they are saved,
-// because at publication there is nobody to tell.
+// How large a snapshot may be, and how many bytes each row takes. The admin route refuses to save a row that does not
+// fit, because nobody would see an error at publication.
 import type { PublishedRule } from '../../core/matching/snapshot.ts';
 import { encodeRule } from '../../core/matching/stored-snapshot.ts';
 import type { Values } from '../tables/body-schemas.ts';
@@ -31,13 +31,13 @@ export const inMebibytes = (bytes: number) => `${Number((bytes / MEBIBYTE).toFix
 
 export const byteLength = (text: string) => new TextEncoder().encode(text).length;
 
-/** As of the last publication; 0 if there was none. */
+/** The size of the last publication; 0 if there was none. */
 export async function readPublishedBytes(database: Database): Promise<number> {
   const [row] = await database.select({ bytes: lastPublication.bytes }).from(lastPublication);
   return row?.bytes ?? 0;
 }
 
-/** What Postgres adds to a rule, at its longest, with the comma behind it. */
+/** The most bytes that Weir adds to a written rule, with the comma after it. */
 const ADDED_TO_RULE = byteLength(
   `,"id":"${'x'.repeat(36)}","ordinal":2147483647,"counterId":"${'x'.repeat(8)}",`,
 );
@@ -45,7 +45,7 @@ const ADDED_TO_RULE = byteLength(
 const BYTES_OF_COUNTER_ID = 'xxxxxxxx'.length + 3 + '"counterIds":[]'.length;
 const RULE_FIELDS = Object.keys(ruleFields.shape).filter((field) => field !== 'enabled');
 
-/** Nothing, if the rule is switched off. */
+/** 0 if the rule is switched off. */
 export function bytesOfRule(rule: Values): number {
   if (rule.enabled === false) return 0;
   const said = RULE_FIELDS.filter((field) => rule[field] != null).map((field) => [field, rule[field]]);
@@ -56,7 +56,7 @@ export function bytesOfRule(rule: Values): number {
 export const bytesOfTier = ({ name, limits, isDefault }: Values): number =>
   byteLength(JSON.stringify({ name, limits, isDefault })) + 1;
 
-/** Nothing, if the route is switched off. */
+/** 0 if the route is switched off. */
 export const bytesOfRoute = ({ enabled, name, host, prefix, origin, headers, ...route }: Values): number => {
   if (enabled === false) return 0;
   const { stripPrefix = null, timeoutMs = null, hostHeader = null } = route;

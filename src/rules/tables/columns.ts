@@ -16,7 +16,7 @@ export const matchesPath = (column: AnyPgColumn, path: string) =>
 /** Weights by region: none below 0, and not all of them 0. */
 export const areParts = (column: AnyPgColumn) =>
   sql`jsonb_typeof(${column}) <> 'object' or not ${matchesPath(column, '$.* ? (@.type() != "number" || @ < 0)')} and ${matchesPath(column, '$.* ? (@ > 0)')}`;
-/** Entries of what was before; each says more than when it was replaced. */
+/** Earlier placements: each entry has the object `placed`, and `replacedAtMs` as a number or null. */
 export const areReplaced = (column: AnyPgColumn) =>
   sql`jsonb_typeof(${column}) = 'array' and not ${matchesPath(column, '$[*] ? (!((@.replacedAtMs.type() == "number" || @.replacedAtMs.type() == "null") && @.placed.type() == "object"))')}`;
 

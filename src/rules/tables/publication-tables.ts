@@ -7,12 +7,12 @@ import { areReplaced, moment, weir } from './columns.ts';
 export const placements = weir.table(
   'placements',
   {
-    /** Of the rule. */
+    /** The id of the rule, or `*`. */
     id: text().primaryKey(),
     placed: jsonb().$type<Placed>().notNull(),
     /** Oldest first. */
     before: jsonb().$type<readonly PlacedThen[]>().notNull().default([]),
-    /** The revision of the rule when it was last looked at. An unchanged rule is not looked at again. */
+    /** The revision of the rule that `placed` comes from. A publication looks only at rules with another revision. */
     revision: bigint({ mode: 'number' }),
     updatedAt: moment().notNull().defaultNow(),
   },
@@ -40,7 +40,7 @@ export const lastPublication = weir.table(
     announcement: text().notNull(),
     /** Covers all published rows (src/rules/publishing/last-publication.ts). */
     fingerprint: text().notNull(),
-    /** Changes of callers from then on are part of the fingerprint. */
+    /** Changes of callers after this moment are part of the fingerprint. */
     callersSince: moment().notNull(),
     /** Size of the rules, tiers and lists as they were published. */
     bytes: integer().notNull(),

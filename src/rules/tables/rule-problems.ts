@@ -54,7 +54,7 @@ function* resourceProblems({ resource, resources = [] }: RuleFields): Iterable<P
     if (slots.indexOf(slot) < i) yield [['resources', i], `is the same as ${resources[slots.indexOf(slot)]}`];
 }
 
-/** Of `per` and `by`. */
+/** Problems of `per` and `by`. */
 function* partProblems(rule: RuleFields): Iterable<Problem> {
   const { per = [], by = [], scope, action, resource, resources = [] } = rule;
   if (per.includes('route') && resources.length < 2)
@@ -128,7 +128,7 @@ function* severalProblems(rule: RuleFields, limits: Limits): Iterable<Problem> {
 
 type Said = Pick<RuleFields, (typeof OF_ONE_LIMIT)[number] | 'algorithm'>;
 
-/** Problems of one limit, which stands at this path of the rule. */
+/** Problems of one limit, which is at this path of the rule. */
 function* limitProblems(rule: RuleFields, said: Said, path: Problem[0]): Iterable<Problem> {
   const { algorithm, limit, limitName, burst, buckets } = said;
   const windowSeconds = secondsOf(said);

@@ -75,12 +75,12 @@ const IS_COST = [
   '(!exists(@.methods) || @.methods.type() == "array")',
 ].join(' && ');
 
-/** As in Postgres' own patterns. */
+/** The pattern of one part, without anchors, for the constraint in Postgres. */
 const IS_PART = PART.source.slice(1, -1);
 const LABEL = '[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?';
 const IS_HOST = `(\\*\\.)?${LABEL}(\\.${LABEL})*`;
 
-/** As `isUncounted` says. */
+/** The same as `isUncounted`, in SQL. */
 const IS_UNCOUNTED = (table: { readonly action: AnyPgColumn }) => oneOf(table.action, UNCOUNTED_ACTIONS);
 
 export const rules = weir.table(

@@ -24,7 +24,7 @@ export const tiers = weir.table(
   {
     name: text().primaryKey(),
     displayName: text().notNull().default(''),
-    /** A month, in cents. */
+    /** The price of a month, in cents. */
     priceCents: integer().notNull().default(0),
     limits: jsonb().$type<WrittenTierLimits>().notNull().default({}),
     isDefault: boolean().notNull().default(false),
@@ -62,7 +62,7 @@ export const tenants = weir.table(
     check('tenants_id_is_short', sql`length(${table.id}) between 1 and 256`),
     check('tenants_name_is_short', sql`length(${table.name}) <= 128`),
     index('tenants_tier').on(table.tier),
-    // Each publication reads them.
+    // Each publication reads tenants that have an anchor day.
     index('tenants_anchored').on(table.id).where(sql`${table.anchorDay} is not null`),
   ],
 );
@@ -91,7 +91,7 @@ export const apiKeys = weir.table(
     name: text().notNull().default(''),
     hash: text().notNull().unique(),
     prefix: text().notNull(),
-    /** The user that owns it; need not be in `users`. */
+    /** The user that owns the key. The user need not be in `users`. */
     userId: text(),
     tenantId: text().references(() => tenants.id),
     tier: text().references(() => tiers.name, { onUpdate: 'cascade' }),

@@ -1,4 +1,4 @@
-// Sessions of the page that were ended by logging out. A row is kept until the session would have ended by itself.
+// Sessions of the page that ended by logging out. Weir keeps a row until the session would have ended by itself.
 import { index, text } from 'drizzle-orm/pg-core';
 import { moment, weir } from './columns.ts';
 

@@ -1,4 +1,4 @@
-// The table of settings: one row, made by a migration. `revision` and the history are kept by triggers.
+// The table of settings: one row, made by a migration. Triggers keep `revision` and the history.
 import { sql } from 'drizzle-orm';
 import { check, text } from 'drizzle-orm/pg-core';
 import { ENFORCEMENTS, FILE_EXTENSIONS, SETTINGS_DEFAULTS } from '../../core/matching/settings.ts';

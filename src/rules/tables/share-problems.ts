@@ -22,7 +22,7 @@ export function* shareProblems(rule: RuleFields): Iterable<['shares', string]> {
     ];
 }
 
-/** As `isCentral` has it. */
+/** The same conditions as in `isCentral`. */
 function reasonNotToShare(rule: RuleFields): string | undefined {
   const { algorithm, action, countDenied, blockSeconds, costFromOrigin } = rule;
   if (algorithm && traitsOf(algorithm).holdsSeats)
@@ -35,12 +35,12 @@ function reasonNotToShare(rule: RuleFields): string | undefined {
 }
 
 export interface UnknownRegion {
-  /** Into the rule: `shares/mars`. */
+  /** Points into the rule: `shares/mars`. */
   readonly pointer: string;
   readonly detail: string;
 }
 
-/** Shares for regions that do not exist, each with the names of those that do. */
+/** Shares for regions that do not exist. Each problem names the regions that exist. */
 export function unknownRegions(
   shares: SharesByRegion | null | undefined,
   regions: readonly string[],

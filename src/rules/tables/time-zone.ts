@@ -45,7 +45,7 @@ export function createTimeZone(name: string): TimeZone {
   };
 }
 
-/** What is wrong with the name of a time zone; undefined if nothing is. */
+/** The problem of the name of a time zone; undefined if the name is valid. */
 export function timeZoneProblem(name: string): string | undefined {
   try {
     createTimeZone(name);
@@ -55,5 +55,5 @@ export function timeZoneProblem(name: string): string | undefined {
   }
 }
 
-/** No offsets (+01:00): they have no dates of their own, and Postgres reads them with the other sign. */
+/** Excludes offsets (+01:00): they know no daylight saving time, and Postgres reads them with the other sign. */
 export const TIME_ZONE = /^[A-Za-z][A-Za-z0-9_+-]*(\/[A-Za-z0-9_+-]+){0,2}$/;

@@ -22,7 +22,7 @@ export interface Traits {
   readonly extra?: 'burst' | 'buckets';
   /** Units are held as seats until they are given back. A seat can be renewed, but not settled. */
   readonly holdsSeats?: true;
-  /** It tells how long a request waits for its turn, so rules may throttle with it. */
+  /** It computes how long a request waits for its turn, so rules may throttle with it. */
   readonly hasQueue?: true;
   /** It remembers every unit. So its limit is bounded, and its state has a key of its own. */
   readonly mostUnits?: number;
@@ -30,11 +30,11 @@ export interface Traits {
   readonly hasCalendar?: true;
   /** It never multiplies units by milliseconds, so its limit may be large with any window. */
   readonly countsUnits?: true;
-  /** At the limit it leaves a unit unused in each window. If the limit is split, each part does. */
+  /** At the limit it leaves a unit unused in each window. If the limit is split, each part leaves a unit unused. */
   readonly roundsEachPart?: true;
   /**
-   * Counts in its place while an isolate counts alone, because its own state could use up the memory: `strict` never
-   * admits more, `lenient` never denies more. Undefined: it counts for itself.
+   * Replaces this algorithm while an isolate counts alone, because its own state could use up the memory. `strict`
+   * never admits more, `lenient` never denies more. Undefined: nothing replaces it.
    */
   readonly localTwin?: { readonly strict: LocalTwin; readonly lenient: LocalTwin };
   /** The longest time for which a charge counts. */
@@ -54,7 +54,7 @@ interface LocalTwin {
 type Counting = Pick<Params, 'limit' | 'windowMs' | 'borders' | 'extra'>;
 
 export interface Reading<S> {
-  /** The state as of now, without what has expired. */
+  /** The current state, without expired units. */
   readonly state: S;
   /** Units that fit now; negative if counted denials have overdrawn the counter. */
   readonly room: number;
@@ -66,15 +66,15 @@ export interface Reading<S> {
 
 export interface Charged<S> {
   readonly state: S;
-  /** When the whole limit is free again. From then on the state can be forgotten. */
+  /** When the whole limit is free again, and the store may forget the state. */
   readonly resetAtMs: number;
 }
 
 export interface Algorithm<S> {
   readonly traits: Traits;
-  /** The state as of `nowMs`; undefined stands for a subject that was never seen. */
+  /** Reads the state at `nowMs`. Undefined stands for a subject without a state. */
   advance(state: S | undefined, nowMs: number, params: Params): Reading<S>;
-  /** How long until `cost` fits. Called only if the cost does not fit now and can ever fit. */
+  /** How long until `cost` fits. Called only if the cost does not fit now but can fit later. */
   waitMs(state: S, nowMs: number, params: Params, cost: number): number;
   /**
    * Moves the counter. With `chargedAtMs` it changes that charge (a refund or a settlement), and only if the window of
@@ -91,7 +91,7 @@ export const ceilDivide = (a: number, b: number): number => floorDivide(a, b) + 
 
 /**
  * If the clock went back, time stands still until the clock has caught up. If it went back by more than a window, time
- * goes on from there instead.
+ * continues from the new clock time instead.
  */
 export function notBefore(atMs: number, nowMs: number, windowMs: number): number {
   return atMs - nowMs > windowMs ? nowMs : Math.max(atMs, nowMs);

@@ -8,7 +8,7 @@ export interface Seat {
   readonly expiresAtMs: number;
 }
 
-/** First to expire first. */
+/** In the order of their expiry. */
 type State = readonly Seat[];
 
 const sum = (state: State) => state.reduce((total, { units }) => total + units, 0);

@@ -1,5 +1,5 @@
-// leaky-bucket: requests are poured into a bucket of size `burst` that leaks at an even pace. Its content is what a
-// token bucket lacks, so both have the same state and arithmetic. This one also tells how long a request waits for its
+// leaky-bucket: requests fill a bucket of size `burst` that leaks at an even pace. Its content is what a token bucket
+// lacks, so both have the same state and arithmetic. The leaky bucket also computes how long a request waits for its
 // turn.
 import { type Algorithm, ceilDivide } from './algorithm.ts';
 import { type TokenBucketState, tokenBucket } from './token-bucket.ts';

@@ -1,5 +1,5 @@
-// sliding-window-buckets: the window is cut into buckets; the one at its far edge is counted whole, so that
-// no true window ever holds more than the limit.
+// sliding-window-buckets: cuts the window into buckets. The bucket at the far edge counts in full, so that no true
+// window ever holds more than the limit.
 import type { Algorithm, Params } from './algorithm.ts';
 
 const DEFAULT_BUCKETS = 10;

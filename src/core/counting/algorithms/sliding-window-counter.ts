@@ -1,5 +1,5 @@
-// sliding-window-counter: the last window is estimated from two aligned ones; the previous counts in
-// proportion to how much of it is still inside. All terms are multiplied by the window, so they stay whole.
+// sliding-window-counter: estimates the last window from two aligned windows. The previous one counts in proportion to
+// how much of it is still inside. All terms are multiplied by the window, so they stay whole.
 import { type Algorithm, ceilDivide, floorDivide } from './algorithm.ts';
 
 export interface State {
@@ -12,7 +12,7 @@ export const slidingWindowCounter: Algorithm<State> = {
   traits: {
     roundsEachPart: true,
     chargeLastsMs: ({ windowMs }) => 2 * windowMs,
-    // The algorithm does not know when in its window a unit was used, so any moment of that window is as good.
+    // The algorithm does not know when in its window a unit was used, so any moment of the window will do.
     leaseCellMs: ({ windowMs }) => windowMs,
   },
 

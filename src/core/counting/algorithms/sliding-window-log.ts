@@ -15,7 +15,7 @@ const sum = (state: State) => state.reduce((total, { units }) => total + units, 
 export const slidingWindowLog: Algorithm<State> = {
   traits: {
     mostUnits: 100_000,
-    // An isolate may have many subjects, and a log of every request each.
+    // An isolate may have many subjects, and each of them would need a log of every request.
     localTwin: {
       strict: { algorithm: 'sliding-window-buckets', extra: 10 },
       lenient: { algorithm: 'fixed-window', extra: undefined },
@@ -24,7 +24,7 @@ export const slidingWindowLog: Algorithm<State> = {
   },
 
   advance(seen = [], nowMs, { limit, windowMs }) {
-    // If the clock went back, time stands still at the last entry. By more than a window, counting starts anew.
+    // If the clock went back, time stands still at the last entry. If by more than a window, counting starts anew.
     const lastMs = seen.at(-1)?.atMs ?? nowMs;
     const latestMs = Math.max(nowMs, lastMs);
     const state = lastMs - nowMs > windowMs ? [] : seen.filter(({ atMs }) => atMs > latestMs - windowMs);
@@ -43,7 +43,7 @@ export const slidingWindowLog: Algorithm<State> = {
   charge(state, units, chargedAtMs, nowMs, { windowMs }) {
     const latestMs = Math.max(nowMs, state.at(-1)?.atMs ?? nowMs);
     const atMs = chargedAtMs ?? latestMs;
-    // Only if that moment is still inside the window.
+    // Changes a charge only if its moment is still inside the window.
     const counts = atMs > latestMs - windowMs && atMs <= latestMs;
     const after = counts && units !== 0 ? amend(state, units, atMs) : state;
     const last = after.at(-1);

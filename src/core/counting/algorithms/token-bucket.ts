@@ -6,7 +6,7 @@ import { type Algorithm, ceilDivide, notBefore } from './algorithm.ts';
 export interface TokenBucketState {
   readonly missing: number;
   readonly atMs: number;
-  /** The limit that refills the bucket from then on. */
+  /** The limit that refills the bucket after `atMs`. */
   readonly limit: number;
   /** The larger of this limit and the one before. */
   readonly fastest?: number | undefined;
