@@ -47,9 +47,12 @@ export function createPlacing(shares: SharesByRegion, now: () => number): Placin
 const isSettled = (checks: readonly RuleCheck[], { before, moved }: Split) =>
   before.length === 0 && (!moved || checks.every(({ rule }) => !moved[rule.id]));
 
-/** Whether the rule is moving, so that old and new placement may both count. */
-export const isBeingMoved = ({ check, split }: PlacedCheck): boolean =>
-  (split.moved?.[check.rule.id]?.length ?? 0) > 0;
+/**
+ * Whether the rule is moving, so that old and new placement may both count: the rule itself has changed, or new shares
+ * give a central rule another region.
+ */
+export const isBeingMoved = ({ check, split, at }: PlacedCheck): boolean =>
+  (split.moved?.[check.rule.id]?.length ?? 0) > 0 || (at !== undefined && split.before.length > 0);
 
 /** Whether a region can use the parts of others. */
 export const isShared = ({ check, parts, at }: PlacedCheck): boolean =>
