@@ -75,7 +75,7 @@ function answerOf(deployment: Deployment): HTMLElement[] {
     h(
       'p',
       { class: 'hint' },
-      `On free plans: $0 up to ${count(freeRequests())} requests a month and region, with DATABASE_CHECK_MINUTES of 15 or more. `,
+      `On free plans: $0 up to ${count(freeRequests())} requests a month in one region, with DATABASE_CHECK_MINUTES of 15 or more. `,
       'KV, queues and rules that count in several regions: docs/cost.md. Look up prices before you rely on them.',
     ),
   ];
