@@ -16,16 +16,19 @@ export class Weir extends WorkerEntrypoint<Bindings> {
 
   /** Gives back all charges of a check, once. */
   async refund(id: string): Promise<void> {
-    await (await this.#checks()).refund(id);
+    const { checks, readRefunding } = await this.#checks();
+    await checks.refund(readRefunding({ id }).id);
   }
 
   /** Brings all charges of a check to the real cost, once. */
   async settle(id: string, cost: number): Promise<void> {
-    await (await this.#checks()).settle(id, cost);
+    const { checks, readSettling } = await this.#checks();
+    const read = readSettling({ id, cost });
+    await checks.settle(read.id, read.cost);
   }
 
   async #checks() {
-    const { createServiceChecks } = await import('./http/own-answers.ts');
-    return createServiceChecks(isolateOf(this.env).services);
+    const { createServiceChecks, readRefunding, readSettling } = await import('./http/own-answers.ts');
+    return { checks: createServiceChecks(isolateOf(this.env).services), readRefunding, readSettling };
   }
 }

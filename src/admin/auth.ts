@@ -2,7 +2,7 @@
 // a valid credential every path and method gets the same answer, so that strangers learn nothing about the routes.
 import type { MiddlewareHandler } from 'hono';
 import { hasAdminCredentials, parseAuthorization } from '../core/authorization.ts';
-import { textFromBase64 } from '../core/digest.ts';
+import { isSameText, textFromBase64 } from '../core/digest.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
 import { cookieIn } from '../core/session-cookie.ts';
 import { createTokenFinder } from '../core/token-finder.ts';
@@ -87,7 +87,7 @@ async function bySession(sessions: Sessions, request: Request): Promise<Verdict 
   // While Postgres is down, people must still see what happens. Changes wait until Postgres confirms the session.
   const isChange = !isReading(request) && !isQuestion(request);
   if (isChange && !session.isConfirmed) return { kind: 'answered', problem: SESSION_UNCONFIRMED };
-  if (!isReading(request) && request.headers.get(CSRF_HEADER) !== session.csrf)
+  if (!isReading(request) && !isSameText(request.headers.get(CSRF_HEADER) ?? '', session.csrf))
     return { kind: 'answered', problem: NO_CSRF };
   return { kind: 'actor', actor: session.actor };
 }

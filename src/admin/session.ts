@@ -5,6 +5,7 @@ import {
   createSigner,
   digest,
   isSameText,
+  partsOfSigned,
   randomId,
   textFromBase64,
   textToBase64Url,
@@ -63,7 +64,7 @@ export function createSessions({ tokens, secret, ended, now }: SessionOptions): 
 
   /** The claims of the cookie, if its signature is valid. */
   const verify = async (cookie: string) => {
-    const [payload = '', signature = ''] = cookie.split('.');
+    const [payload = '', signature = ''] = partsOfSigned(cookie) ?? [];
     const claims = parseClaims(payload);
     const token = claims && find(claims.name);
     if (!token) return undefined;

@@ -27,6 +27,14 @@ export function isSameBytes(a: Uint8Array, b: Uint8Array): boolean {
 export const isSameText = (a: string, b: string): boolean =>
   isSameBytes(new TextEncoder().encode(a), new TextEncoder().encode(b));
 
+/** The parts of `payload.signature`. Undefined if there are more or fewer: a signature covers no third part. */
+export function partsOfSigned(text: string): readonly [payload: string, signature: string] | undefined {
+  const [payload, signature, ...others] = text.split('.', 3);
+  return payload === undefined || signature === undefined || others.length > 0
+    ? undefined
+    : [payload, signature];
+}
+
 /** A unique id of 16 characters. */
 export const randomId = (): string => toBase64Url(crypto.getRandomValues(new Uint8Array(12)));
 

@@ -2,7 +2,16 @@
 // charges back, so Weir need not store them.
 import type { Borders } from '../core/counting/calendar.ts';
 import type { Check } from '../core/counting/check.ts';
-import { createSigner, isSameText, textFromBase64, textToBase64Url, toBase64Url } from '../core/digest.ts';
+import {
+  createSigner,
+  digest,
+  isSameText,
+  partsOfSigned,
+  randomId,
+  textFromBase64,
+  textToBase64Url,
+  toBase64Url,
+} from '../core/digest.ts';
 
 /** A check that a region has charged. */
 export interface RegionCharge {
@@ -10,10 +19,16 @@ export interface RegionCharge {
   readonly check: Check & { readonly chargedAtMs: number };
 }
 
+export interface ReadId {
+  /** The name under which the id is spent. It comes from what was signed, not from the text that somebody sent. */
+  readonly name: string;
+  readonly charges: readonly RegionCharge[];
+}
+
 export interface ChargeIds {
   write(charges: readonly RegionCharge[]): Promise<string>;
-  /** Undefined if the id was not signed with this secret. */
-  read(id: string): Promise<readonly RegionCharge[] | undefined>;
+  /** Undefined if this text is not exactly an id that was signed with this secret. */
+  read(id: string): Promise<ReadId | undefined>;
 }
 
 /** 128 bits of the signature. */
@@ -26,13 +41,22 @@ export function createChargeIds(secret: string): ChargeIds {
 
   return {
     async write(charges) {
-      const payload = textToBase64Url(JSON.stringify(charges.map(toFields)));
+      // A random part, because two checks can charge the same at the same moment, and each has its own refund.
+      const payload = textToBase64Url(JSON.stringify([randomId(), ...charges.map(toFields)]));
       return `${payload}.${await sign(payload)}`;
     },
     async read(id) {
-      const [payload = '', signature = ''] = id.split('.');
-      if (!isSameText(await sign(payload), signature)) return undefined;
-      return (JSON.parse(textFromBase64(payload)) as Fields[]).map(toCharge);
+      const parts = partsOfSigned(id);
+      if (!parts) return undefined;
+      const [payload, given] = parts;
+      const signature = await sign(payload);
+      if (!isSameText(signature, given)) return undefined;
+      const signed: readonly (string | Fields)[] = JSON.parse(textFromBase64(payload));
+      return {
+        name: toBase64Url(await digest('SHA-256', `${payload}.${signature}`)),
+        // Ids of the version before have no random part.
+        charges: signed.filter((one) => typeof one !== 'string').map(toCharge),
+      };
     },
   };
 }

@@ -139,6 +139,14 @@ export function readCall(body: unknown): ReadCall {
 
 const omitKey = ({ idempotencyKey: _, ...check }: Shaped<typeof single>) => check;
 
+/** The key in a header. It must be like one in the body: an empty key would be the same for all calls without one. */
+export function readKeyHeader(value: string | null): string | undefined {
+  const problems: string[] = [];
+  const key = value === null ? undefined : name(value, 'Idempotency-Key', problems);
+  if (problems.length > 0) throw new CheckError(400, 'invalid-body', problems);
+  return key;
+}
+
 const settling = strictObject({
   id: text,
   cost: such(

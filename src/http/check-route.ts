@@ -3,7 +3,7 @@ import { parseAuthorization } from '../core/authorization.ts';
 import type { AfterResponse } from '../core/ports/after-response.ts';
 import { problem } from '../core/problem.ts';
 import { createTokenFinder } from '../core/token-finder.ts';
-import { CheckError, readCall, readRefunding, readSettling } from './check-messages.ts';
+import { CheckError, readCall, readKeyHeader, readRefunding, readSettling } from './check-messages.ts';
 import { type Checks, createChecks } from './checks.ts';
 import { unknownRegion } from './refusals.ts';
 import type { Services } from './services.ts';
@@ -71,7 +71,7 @@ function withKey(request: Request, body: unknown) {
   const call = readCall(body);
   return {
     ...call,
-    idempotencyKey: call.idempotencyKey ?? request.headers.get('Idempotency-Key') ?? undefined,
+    idempotencyKey: call.idempotencyKey ?? readKeyHeader(request.headers.get('Idempotency-Key')),
   };
 }
 

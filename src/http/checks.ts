@@ -112,12 +112,13 @@ export function createChecks(services: CheckServices): Checks {
 
   /** Marks the id as spent before Weir changes a charge: a refund must never happen twice. */
   const spend = async (id: string): Promise<readonly RegionCharge[]> => {
-    const charges = await ids.read(id).catch(() => undefined);
-    if (!charges) throw new CheckError(404, 'unknown-check', ['id: was not made by this Weir']);
+    const read = await ids.read(id);
+    if (!read) throw new CheckError(404, 'unknown-check', ['id: was not made by this Weir']);
+    const { charges } = read;
     const [first] = charges;
     if (!first || now() - first.check.chargedAtMs > CHECK_RECORD_MS)
       throw new CheckError(410, 'check-expired', ['id: is older than a day']);
-    const name = `id:${toBase64Url(await digest('SHA-256', id))}`;
+    const name = `id:${read.name}`;
     const records = recordsOf(name);
     const known = await available(() => records.claim(name, 'spent', AbortSignal.timeout(SETTLE_MS)));
     if (known !== undefined) throw new CheckError(409, 'check-spent', ['id: was refunded or settled before']);

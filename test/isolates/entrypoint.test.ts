@@ -92,6 +92,37 @@ it('a Worker charges, refunds and settles through a service binding', async () =
   });
 });
 
+it('an id that was used once refunds and settles no second time, however it is spelled', async () => {
+  await call('check', { rule: 'jobs', subject: 'bob', cost: 2 });
+  const { result } = await call('check', { rule: 'jobs', subject: 'bob', cost: 2 });
+  const id = result?.id ?? '';
+  expect(await call('refund', id)).toEqual({ result: null });
+  const unknown = { threw: 'id: was not made by this Weir' };
+  for (const spelled of [`${id}.1`, `${id}.2`, `${id}.`, `${id}=`]) {
+    expect(await call('refund', spelled)).toEqual(unknown);
+    expect(await call('settle', spelled, 0)).toEqual(unknown);
+  }
+  expect(await call('settle', id, 0)).toEqual({ threw: 'id: was refunded or settled before' });
+  expect(await call('check', { rule: 'jobs', subject: 'bob', peek: true })).toMatchObject({
+    result: { results: [{ remaining: 3 }] },
+  });
+});
+
+it.each([-1, -1_000, 1.5, null, '3', 1e300])(
+  'settling at a cost of %j throws, and gives nothing back',
+  async (cost) => {
+    const subject = `settles at ${cost}`;
+    await call('check', { rule: 'jobs', subject, cost: 2 });
+    const { result } = await call('check', { rule: 'jobs', subject, cost: 2 });
+    expect(await call('settle', result?.id, cost)).toEqual({
+      threw: expect.stringMatching(/^cost: must be /),
+    });
+    expect(await call('check', { rule: 'jobs', subject, peek: true })).toMatchObject({
+      result: { results: [{ remaining: 1 }] },
+    });
+  },
+);
+
 it('a call that is not valid throws an error that names the problem', async () => {
   expect(await call('check', { rule: 'nothing', subject: 'ann' })).toEqual({
     threw: 'checks[0].rule: there is no such rule in force',
