@@ -2,7 +2,7 @@
 import type { Bindings } from './bindings.ts';
 import type { Snapshot } from './core/matching/snapshot.ts';
 import type { RulesInCode } from './core/matching/written-rule.ts';
-import type { CallerDirectory } from './core/ports/callers.ts';
+import { ABSENT, type CallerDirectory } from './core/ports/callers.ts';
 import type { Telemetry } from './core/ports/telemetry.ts';
 import { nothingHere } from './http/own-routes.ts';
 import { NO_REVISIONS } from './rules/book/caller-revisions.ts';
@@ -41,7 +41,7 @@ const placeholders = () => ({
 });
 
 /** Without Postgres there are no API keys, and Weir knows a user only by the claims of the token. */
-const NOBODY: CallerDirectory = { ofApiKey: async () => undefined, ofUser: async () => undefined };
+const NOBODY: CallerDirectory = { ofApiKey: async () => ABSENT, ofUser: async () => ABSENT };
 
 const UNTOLD: Telemetry = { clockMs: () => 0, decided() {}, answered() {}, handOver() {} };
 

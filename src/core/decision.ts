@@ -65,6 +65,14 @@ export interface UnverifiedDecision extends ByRules {
   readonly credential: Credential;
 }
 
+/** The caller showed a credential that Weir may not look up now. */
+export interface OverAllowanceDecision extends ByRules {
+  readonly kind: 'over-allowance';
+  readonly allowed: false;
+  readonly credential: Credential;
+  readonly retryAfterMs: number;
+}
+
 /** No region has counted the request. */
 export interface DegradedDecision extends Partial<ByRules> {
   readonly kind: 'degraded';
@@ -85,6 +93,7 @@ export type Decision =
   | ListedDecision
   | UnlimitedDecision
   | UnverifiedDecision
+  | OverAllowanceDecision
   | DegradedDecision;
 
 /** A decision without the rules that made it. */

@@ -15,7 +15,14 @@ import type { ClientRequest } from './client-request.ts';
 import { holdWhileOpen } from './connections.ts';
 import { incidentOf, report } from './decision-report.ts';
 import { setDecisionHeaders, setIncidentHeaders } from './headers.ts';
-import { addressOf, hasCredential, type Identity, identify } from './identity.ts';
+import {
+  addressOf,
+  hasCredential,
+  type Identity,
+  identify,
+  identifyFromMemory,
+  planByIdentity,
+} from './identity.ts';
 import type { RoutedPath } from './origin-choice.ts';
 import { takeOriginHeaders } from './origin-headers.ts';
 import { nameOfRoute } from './origins.ts';
@@ -138,8 +145,8 @@ async function lookUpCaller(
 ): Promise<Identity> {
   const { afterResponse, request } = asked;
   const how = { ...services.identity, afterResponse, deadline: round.deadline };
-  const known = await identify(request, { ...how, memoryOnly: true });
-  if (known.unknown === undefined) return known;
+  const known = await identifyFromMemory(request, how);
+  if (known) return known;
   const from = { caller: addressOf(request, services.identity) };
   return (await isRefusedAnyway(services, asked, round, from)) ? from : identify(request, how);
 }
@@ -150,13 +157,10 @@ async function isRefusedAnyway(
   round: Round,
   from: Identity,
 ) {
-  if (isDenyListed(services, round, from)) return true;
+  if (round.snapshot.listed(from.caller, services.now()) === 'deny') return true;
   const checks = await planAnybody(round.snapshot, plannedFor(services, asked, from));
   return services.limiter.isKnownDenied(round, checks);
 }
-
-const isDenyListed = ({ now }: GatewayServices, { snapshot }: Round, { caller }: Identity) =>
-  snapshot.listed(caller, now()) === 'deny';
 
 function plan(
   services: GatewayServices,
@@ -164,10 +168,9 @@ function plan(
   round: Round,
   identity: Identity,
 ): RequestPlan | Promise<RequestPlan> {
-  const { unverified } = identity;
-  const isRejected = unverified !== undefined && services.identity.unverified === 'reject';
-  if (isRejected && !isDenyListed(services, round, identity))
-    return { kind: 'unverified', credential: unverified };
+  const { unverified } = services.identity;
+  const decided = planByIdentity(identity, round.snapshot, { unverified, nowMs: services.now() });
+  if (decided) return decided;
   return planRequest(round.snapshot, plannedFor(services, asked, identity));
 }
 

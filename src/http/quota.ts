@@ -14,7 +14,7 @@ import { createLedger } from '../limiter/ledger.ts';
 import type { Regions } from '../limiter/region.ts';
 import type { DecisionRequest, RequestPlan } from '../limiter/round.ts';
 import { readClientRequest } from './client-request.ts';
-import { type Identity, type IdentityOptions, identify } from './identity.ts';
+import { type Identity, type IdentityOptions, identify, planByIdentity } from './identity.ts';
 import type { Log } from './log.ts';
 import { REDUCED_RETRY_SECONDS, refusal, unknownRegion } from './refusals.ts';
 import type { Services } from './services.ts';
@@ -57,13 +57,9 @@ export function createQuota(services: QuotaServices) {
     return { decision: step.decision, identity, tier };
   };
 
-  const planFor = (
-    { caller, unverified }: Identity,
-    snapshot: Snapshot,
-  ): RequestPlan | Promise<RequestPlan> =>
-    unverified && services.unverified === 'reject'
-      ? { kind: 'unverified', credential: unverified }
-      : planAll(snapshot, caller, now());
+  const planFor = (identity: Identity, snapshot: Snapshot): RequestPlan | Promise<RequestPlan> =>
+    planByIdentity(identity, snapshot, { unverified: services.unverified, nowMs: now() }) ??
+    planAll(snapshot, identity.caller, now());
 
   const peek = async ({ regions, whoCalls, afterResponse }: QuotaRequest): Promise<Response> => {
     const ledger = createLedger(() => {});

@@ -4,6 +4,7 @@ import {
   type Decision,
   decisiveResult,
   denyingResults,
+  type OverAllowanceDecision,
   resultsOf,
 } from '../core/decision.ts';
 import type { Credential, RuleCheck } from '../core/matching/plan.ts';
@@ -24,6 +25,7 @@ export function refusal(decision: Decision, method = 'GET'): Response {
 function refusalWithBody(decision: Decision): Response {
   if (decision.kind === 'listed') return listed();
   if (decision.kind === 'unverified') return unverifiedCredentials(decision.credential);
+  if (decision.kind === 'over-allowance') return tooManyLookUps(decision);
   const violated = denyingResults(resultsOf(decision));
   const decisive = decisiveResult(violated);
   if (decisive) return denied(decisive, violated);
@@ -75,6 +77,24 @@ export const unverifiedCredentials = (credential: Credential): Response =>
     },
     { 'WWW-Authenticate': CHALLENGES[credential] },
   );
+
+/** Never passes as an anonymous request: that would be a way around the limits and the deny entries of the caller. */
+function tooManyLookUps({ credential, retryAfterMs }: OverAllowanceDecision): Response {
+  const seconds = toSeconds(retryAfterMs);
+  const who = credential === 'token' ? 'the user of this token' : 'this API key';
+  return problem(
+    {
+      status: 429,
+      code: 'too-many-look-ups',
+      title: 'Too many unknown callers',
+      detail:
+        `Weir does not know ${who} yet, and may not look it up now: ` +
+        `too many unknown callers came from this address or at once. Try again in ${seconds} s.`,
+      'retry-after': seconds,
+    },
+    { 'Retry-After': String(seconds) },
+  );
+}
 
 const CLOSED = {
   detail:

@@ -5,7 +5,14 @@ import { createBoundedCache } from '../core/bounded-cache.ts';
 import { digest, toBase64Url } from '../core/digest.ts';
 import type { Claims } from '../core/matching/caller.ts';
 import type { AfterResponse } from '../core/ports/after-response.ts';
-import type { TokenVerifier, VerifiedUser } from '../core/ports/callers.ts';
+import {
+  ABSENT,
+  type Absent,
+  type Found,
+  type TokenVerifier,
+  UNAVAILABLE,
+  type VerifiedUser,
+} from '../core/ports/callers.ts';
 import { createKeyCache, isUnknownKey, verifyByKeys } from './jwks.ts';
 
 const MAX_TOKEN_LENGTH = 8_192;
@@ -49,22 +56,22 @@ type ClaimsOf = (
 export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifier {
   const { now, onError } = options;
   const claimsOf = createClaimsOf(options);
-  const verified = createBoundedCache<VerifiedUser>(VERIFIED_ENTRIES);
-  const refused = createBoundedCache<true>(REFUSED_ENTRIES);
+  const verified = createBoundedCache<Found<VerifiedUser>>(VERIFIED_ENTRIES);
+  const refused = createBoundedCache<Absent>(REFUSED_ENTRIES);
 
   const refuse = (name: string, error: unknown) => {
     if (!(error instanceof joseErrors.JOSEError)) onError(error);
     // The key may be known a moment later.
-    if (!isUnknownKey(error)) refused.set(name, true, Math.min(now() + REFUSED_MS, validFromMs(error)));
-    return undefined;
+    if (!isUnknownKey(error)) refused.set(name, ABSENT, Math.min(now() + REFUSED_MS, validFromMs(error)));
+    return ABSENT;
   };
 
   async function check(name: string, token: string, afterResponse: AfterResponse) {
     try {
       const claims = await claimsOf(token, expectationsOf(options, now()), afterResponse);
-      if (!claims) return null;
-      const user = toUser(claims, options);
-      verified.set(name, user, Math.min(now() + VERIFIED_MS, user.expiresAtMs));
+      if (!claims) return UNAVAILABLE;
+      const user: Found<VerifiedUser> = { kind: 'found', record: toUser(claims, options) };
+      verified.set(name, user, Math.min(now() + VERIFIED_MS, user.record.expiresAtMs));
       return user;
     } catch (error) {
       return refuse(name, error);
@@ -73,11 +80,9 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
 
   return {
     async verify(token, afterResponse) {
-      if (token.length > MAX_TOKEN_LENGTH || !SHAPE.test(token)) return undefined;
+      if (token.length > MAX_TOKEN_LENGTH || !SHAPE.test(token)) return ABSENT;
       const name = toBase64Url(await digest('SHA-256', token));
-      const known = verified.get(name, now());
-      if (known || refused.get(name, now())) return known;
-      return check(name, token, afterResponse);
+      return verified.get(name, now()) ?? refused.get(name, now()) ?? check(name, token, afterResponse);
     },
   };
 }

@@ -175,7 +175,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
   const uncounted = (plan: RequestPlan, denial: Results | undefined): Unstamped => {
     if (denial)
       return { kind: 'counted', allowed: false, nowMs: denial[0]?.outcome.nowMs ?? now(), results: denial };
-    if (plan.kind === 'unverified') return { ...plan, allowed: false };
+    if (plan.kind === 'unverified' || plan.kind === 'over-allowance') return { ...plan, allowed: false };
     if (plan.kind === 'listed') return { ...plan, allowed: plan.list === 'allow' };
     if (plan.checks.length === 0) return { kind: 'unlimited', allowed: true };
     // All rules of the request are shadow rules.

@@ -1,6 +1,6 @@
 // A request that needs a decision, and the steps to that decision.
 import type { Decision } from '../core/decision.ts';
-import type { Plan, Unverified } from '../core/matching/plan.ts';
+import type { Plan, RefusedCredential } from '../core/matching/plan.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import type { AfterResponse } from '../core/ports/after-response.ts';
 import type { Probe } from '../core/ports/snapshot-source.ts';
@@ -18,7 +18,7 @@ export interface DecisionRequest {
 }
 
 /** The checks of the request, or the reason for a decision without checks. */
-export type RequestPlan = Plan | Unverified;
+export type RequestPlan = Plan | RefusedCredential;
 
 /** One pass over a request, with one set of rules. */
 export interface Round {

@@ -1,7 +1,12 @@
 // Finding the caller may take half of the time of a decision. After that the caller is unknown.
 
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { CallerRecord, Known, TokenVerifier } from '../../src/core/ports/callers.ts';
+import {
+  ABSENT,
+  type CallerRecord,
+  type LookUpResult,
+  type TokenVerifier,
+} from '../../src/core/ports/callers.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
 import { type Identity, identify } from '../../src/http/identity.ts';
 
@@ -18,11 +23,15 @@ afterEach(() => {
 const never = () => new Promise<never>(() => {});
 const after = <T>(ms: number, value: T) => new Promise<T>((resolve) => setTimeout(() => resolve(value), ms));
 
-const good: TokenVerifier['verify'] = async () => ({ userId: 'u', expiresAtMs: Number.MAX_SAFE_INTEGER });
+const good: TokenVerifier['verify'] = async () => ({
+  kind: 'found',
+  record: { userId: 'u', expiresAtMs: Number.MAX_SAFE_INTEGER },
+});
+const keyFound = { kind: 'found', record: { apiKeyId: 'a' } } as const;
 
 interface Parts {
-  readonly ofApiKey?: () => Promise<Known<CallerRecord>>;
-  readonly ofUser?: () => Promise<Known<CallerRecord>>;
+  readonly ofApiKey?: () => Promise<LookUpResult<CallerRecord>>;
+  readonly ofUser?: () => Promise<LookUpResult<CallerRecord>>;
   /** If undefined, no tokens are read. */
   readonly verify?: TokenVerifier['verify'] | undefined;
   readonly remainingMs?: number;
@@ -43,24 +52,40 @@ function start(headers: Record<string, string>, parts: Parts) {
   return { known, identified: identified.then((identity) => void known.push(identity)) };
 }
 
-describe('a caller is unknown after half of the deadline', () => {
+describe('a credential is unknown after half of the deadline', () => {
   it.each([
-    ['the directory', { 'X-API-Key': 'k' }, {}, 'api-key'],
-    ['the issuer', { Authorization: 'Bearer t' }, { verify: never }, 'token'],
-    ['the directory of users', { Authorization: 'Bearer t' }, { verify: good }, 'token'],
-    ['the directory, although the token is good', BOTH, { verify: good }, 'api-key'],
+    ['the directory', { 'X-API-Key': 'k' }, {}, { caller: FROM, unknown: 'api-key' }],
+    ['the issuer', { Authorization: 'Bearer t' }, { verify: never }, { caller: FROM, unknown: 'token' }],
+    [
+      'the directory of users, whose token names them all the same',
+      { Authorization: 'Bearer t' },
+      { verify: good },
+      { caller: { ...FROM, userId: 'u' }, unknown: 'token' },
+    ],
+    [
+      'the directory, although the token is good',
+      BOTH,
+      { verify: good },
+      { caller: FROM, unknown: 'api-key' },
+    ],
+    [
+      'the issuer, although the key is good',
+      BOTH,
+      { ofApiKey: async () => keyFound, verify: never },
+      { caller: { ...FROM, apiKeyId: 'a' }, unknown: 'token' },
+    ],
     [
       'the issuer, although the key is known not to be good',
       BOTH,
-      { ofApiKey: async () => undefined, verify: never },
-      'api-key',
+      { ofApiKey: async () => ABSENT, verify: never },
+      { caller: FROM, unverified: 'api-key', unknown: 'token' },
     ],
-  ] as const)('if this part never answers: %s', async (_, headers, parts, unknown) => {
+  ] as const)('if this part never answers: %s', async (_, headers, parts, expected) => {
     const { known } = start(headers, parts);
     await vi.advanceTimersByTimeAsync(HALF_MS - 1);
     expect(known).toEqual([]);
     await vi.advanceTimersByTimeAsync(1);
-    expect(known).toEqual([{ caller: FROM, unknown }]);
+    expect(known).toEqual([expected]);
   });
 
   it('even if the directory answers or fails later', async () => {
@@ -74,17 +99,14 @@ describe('a caller is unknown after half of the deadline', () => {
 
 describe('a caller is known', () => {
   it('if the answer comes a millisecond before half of the deadline, and no timer is left', async () => {
-    const { known } = start({ 'X-API-Key': 'k' }, { ofApiKey: () => after(HALF_MS - 1, { apiKeyId: 'a' }) });
+    const { known } = start({ 'X-API-Key': 'k' }, { ofApiKey: () => after(HALF_MS - 1, keyFound) });
     await vi.advanceTimersByTimeAsync(HALF_MS - 1);
     expect(known).toEqual([{ caller: { ...FROM, apiKeyId: 'a' } }]);
     expect(vi.getTimerCount()).toBe(0);
   });
 
   it('from memory even when no time is left', async () => {
-    const { known } = start(
-      { 'X-API-Key': 'k' },
-      { ofApiKey: async () => ({ apiKeyId: 'a' }), remainingMs: 0 },
-    );
+    const { known } = start({ 'X-API-Key': 'k' }, { ofApiKey: async () => keyFound, remainingMs: 0 });
     await vi.advanceTimersByTimeAsync(0);
     expect(known).toEqual([{ caller: { ...FROM, apiKeyId: 'a' } }]);
   });

@@ -55,7 +55,16 @@ export function nobodysTricks({ madeUpKeys, goodKey, forgedTokens, goodToken }: 
     ['a token beyond ASCII', [['Authorization', 'Bearer \u00e9.\u00e8.\u00ff']]],
     ['a good token by another scheme', [['Authorization', `Token ${goodToken}`]]],
     ['a good token without a scheme', [['Authorization', goodToken]]],
-    ['a good token after a tab', [['Authorization', `Bearer\t${goodToken}`]]],
+    ['a good token right after its scheme', [['Authorization', `Bearer${goodToken}`]]],
+    ['a good token after a colon', [['Authorization', `Bearer:${goodToken}`]]],
+    ['a good token after a hard blank', [['Authorization', `Bearer\u00a0${goodToken}`]]],
+    [
+      'a good token behind another scheme',
+      [
+        ['Authorization', 'Basic YTpi'],
+        ['Authorization', `Bearer ${goodToken}`],
+      ],
+    ],
     ['a good token in quotes', [['Authorization', `Bearer "${goodToken}"`]]],
     ['a good token and more', [['Authorization', `Bearer ${goodToken} x`]]],
     ['a good token without its end', [['Authorization', `Bearer ${goodToken.slice(0, -8)}`]]],
@@ -162,6 +171,7 @@ export function alicesTricks({ madeUpKeys, goodToken }: Props): IdentityTrick[] 
     ['in small letters', [['authorization', `bearer ${goodToken}`]]],
     ['in capital letters', [['AUTHORIZATION', `BEARER ${goodToken}`]]],
     ['after several blanks', [['Authorization', `Bearer    ${goodToken}`]]],
+    ['after a tab', [['Authorization', `Bearer\t${goodToken}`]]],
     ['with blanks around', [['Authorization', `  Bearer ${goodToken}  `]]],
     [
       'beside a made-up key',

@@ -46,20 +46,56 @@ describe('an API key', () => {
       expect(await who({ 'X-API-Key': key })).toEqual({ caller: FROM, unverified: 'api-key' });
   });
 
-  it('takes precedence over a token, which is then not even read', async () => {
-    const { key, id } = await issueKey({ tier: 'bronze' });
-    expect(await whoByToken(await token(), { 'X-API-Key': key })).toEqual({
-      caller: { ...FROM, apiKeyId: id, tier: 'bronze' },
-    });
-    expect(await whoByToken('forged', { 'X-API-Key': key })).toMatchObject({ caller: { apiKeyId: id } });
-    expect(issuer.server.requests).toEqual([]);
-  });
-
-  it('that is not valid leaves the identity to a valid token', async () => {
+  it('that is not valid leaves the identity to a valid token, and is marked as unverified', async () => {
     const both = await whoByToken(await token(), { 'X-API-Key': await madeUpKey() });
-    expect(both).toEqual({ caller: { ...FROM, userId: 'alice', claims: { sub: 'alice' } } });
+    expect(both).toEqual({
+      caller: { ...FROM, userId: 'alice', claims: { sub: 'alice' } },
+      unverified: 'api-key',
+    });
     const neither = await whoByToken('a.b.c', { 'X-API-Key': await madeUpKey() });
     expect(neither).toEqual({ caller: FROM, unverified: 'api-key' });
+  });
+});
+
+describe('an API key beside a token', () => {
+  it('of another user identifies the caller; both are named, for the deny list', async () => {
+    const bob = await addUser({ tenantId: 'SILVER' });
+    const { key, id } = await issueKey({ tier: 'bronze', userId: bob });
+    expect(await whoByToken(await token(), { 'X-API-Key': key })).toEqual({
+      caller: { ...FROM, apiKeyId: id, userId: bob, tenantId: 'SILVER', tier: 'bronze' },
+      ofToken: { ...FROM, userId: 'alice', claims: { sub: 'alice' } },
+    });
+  });
+
+  it('takes from the token what the key does not name: the user, the tenant, the tier', async () => {
+    const userId = await addUser({ tenantId: 'SILVER', tier: 'gold' });
+    const jwt = await token({ sub: userId });
+    const claims = { sub: userId };
+    const plain = await issueKey();
+    expect((await whoByToken(jwt, { 'X-API-Key': plain.key })).caller).toEqual({
+      ...{ ...FROM, apiKeyId: plain.id, userId, tenantId: 'SILVER', tier: 'gold', claims },
+    });
+    const own = await issueKey({ tier: 'bronze', tenantId: 'PLAIN' });
+    expect((await whoByToken(jwt, { 'X-API-Key': own.key })).caller).toEqual({
+      ...{ ...FROM, apiKeyId: own.id, userId, tenantId: 'PLAIN', tier: 'bronze', claims },
+    });
+  });
+
+  it('that is not valid identifies the caller, and the token is marked as unverified', async () => {
+    const { key, id } = await issueKey();
+    expect(await whoByToken('forged', { 'X-API-Key': key })).toEqual({
+      caller: { ...FROM, apiKeyId: id },
+      unverified: 'token',
+    });
+  });
+
+  it('that cannot be verified now identifies the caller, and the token is marked as unknown', async () => {
+    const { key, id } = await issueKey();
+    issuer.server.mode = 'error';
+    expect(await whoByToken(await token(), { 'X-API-Key': key })).toEqual({
+      caller: { ...FROM, apiKeyId: id },
+      unknown: 'token',
+    });
   });
 });
 

@@ -2,6 +2,7 @@
 import { Hono } from 'hono';
 import { describe, expect, it } from 'vitest';
 import { OWN_PREFIX } from '../../src/core/matching/resource.ts';
+import { ABSENT } from '../../src/core/ports/callers.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
 import { createIncidentCounts } from '../../src/http/incident-counts.ts';
 import { createOwnRoutes } from '../../src/http/own-routes.ts';
@@ -52,7 +53,7 @@ function openIsolate() {
     regions: [region],
     regionsOf: () => [region],
     identity: {
-      callers: { ofApiKey: async () => undefined, ofUser: async () => undefined },
+      callers: { ofApiKey: async () => ABSENT, ofUser: async () => ABSENT },
       tokens: undefined,
       ipv6Prefix: 64,
       unverified: 'count',

@@ -8,7 +8,7 @@ import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts
 import { planRequest } from '../../src/core/matching/plan.ts';
 import type { ListEntry, Tier } from '../../src/core/matching/rule.ts';
 import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/matching/snapshot.ts';
-import type { CallerRecord } from '../../src/core/ports/callers.ts';
+import { ABSENT, answerOf, type CallerRecord } from '../../src/core/ports/callers.ts';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
 import { createQuota, type QuotaServices } from '../../src/http/quota.ts';
@@ -124,7 +124,7 @@ export function useQuota() {
       deadlineMs: DEADLINE_MS,
       showsDegraded: world.showsDegraded ?? true,
       log: { degraded: ({ reason }) => degraded.push(reason) },
-      callers: { ofApiKey: async (key) => keys[key], ofUser: async () => undefined },
+      callers: { ofApiKey: async (key) => answerOf(keys[key]), ofUser: async () => ABSENT },
       tokens: undefined,
       ipv6Prefix: 64,
       unverified: world.unverified ?? 'count',

@@ -96,11 +96,14 @@ function createIsolate(issuer: Issuer, options: Partial<TokenVerifierOptions> = 
     now: () => issuer.nowMs,
     onError: (error) => errors.push(error),
   });
+  const verify = (token: string) => verifier.verify(token, (work) => works.push(work));
   return {
     errors,
-    verify: (token: string) => verifier.verify(token, (work) => works.push(work)),
-    userOf: async (token: string) =>
-      (await verifier.verify(token, (work) => works.push(work)))?.userId ?? 'nobody',
+    verify,
+    userOf: async (token: string) => {
+      const answer = await verify(token);
+      return answer.kind === 'found' ? answer.record.userId : 'nobody';
+    },
     settle: () => Promise.all(works.splice(0)),
   };
 }

@@ -2,6 +2,7 @@
 import { inspect } from 'node:util';
 import { SignJWT } from 'jose';
 import { expect, test, vi } from 'vitest';
+import type { VerifiedUser } from '../../src/core/ports/callers.ts';
 import { createTokenVerifier } from '../../src/identity/jwt.ts';
 import { goodClaims, IN_A_MINUTE, NOW, newPair, sign, toJwk, useIssuer } from './issuer.ts';
 
@@ -20,45 +21,40 @@ async function checksDuring(work: () => Promise<unknown>): Promise<number> {
   }
 }
 
+const verified = (record: VerifiedUser) => ({ kind: 'found', record });
+
 test('a good token names its user, and when it expires', async () => {
-  expect(await openIsolate().verify(await token())).toEqual({
-    userId: 'alice',
-    claims: { sub: 'alice' },
-    expiresAtMs: IN_A_MINUTE * 1000,
-  });
+  expect(await openIsolate().verify(await token())).toEqual(
+    verified({ userId: 'alice', claims: { sub: 'alice' }, expiresAtMs: IN_A_MINUTE * 1000 }),
+  );
 });
 
 test('tier and tenant are taken only from the configured claims', async () => {
   const others = { plan: 'gold', org: 'acme', 'https://a.test/id': 'bob' };
   const jwt = await token(others);
   const kept = { claims: { sub: 'alice', ...others }, expiresAtMs: IN_A_MINUTE * 1000 };
-  expect(await openIsolate().verify(jwt)).toEqual({ userId: 'alice', ...kept });
+  expect(await openIsolate().verify(jwt)).toEqual(verified({ userId: 'alice', ...kept }));
   const claims = { userClaim: 'https://a.test/id', tierClaim: 'plan', tenantClaim: 'org' };
-  expect(await openIsolate(claims).verify(jwt)).toEqual({
-    userId: 'bob',
-    tier: 'gold',
-    tenantId: 'acme',
-    ...kept,
-  });
+  expect(await openIsolate(claims).verify(jwt)).toEqual(
+    verified({ userId: 'bob', tier: 'gold', tenantId: 'acme', ...kept }),
+  );
 });
 
 test.each<unknown>([{}, [], ['gold'], '', true, null, 'x'.repeat(257), ' gold', 'a\nb'])(
   'a tier or tenant of %j is ignored, and the user is still known',
   async (claim) => {
     const isolate = openIsolate({ tierClaim: 'plan', tenantClaim: 'org' });
-    expect(await isolate.verify(await token({ plan: claim, org: claim }))).toEqual({
-      userId: 'alice',
-      claims: { sub: 'alice' },
-      expiresAtMs: IN_A_MINUTE * 1000,
-    });
+    expect(await isolate.verify(await token({ plan: claim, org: claim }))).toEqual(
+      verified({ userId: 'alice', claims: { sub: 'alice' }, expiresAtMs: IN_A_MINUTE * 1000 }),
+    );
   },
 );
 
 test('the id of a user or tenant may be a number', async () => {
   const isolate = openIsolate({ tenantClaim: 'org' });
   expect(await isolate.verify(await token({ sub: 42, org: 7 }))).toMatchObject({
-    userId: '42',
-    tenantId: '7',
+    kind: 'found',
+    record: { userId: '42', tenantId: '7' },
   });
 });
 

@@ -36,6 +36,21 @@ it('UNVERIFIED=reject answers 401 and a challenge to an invalid credential, and 
   expect(await token.json()).toMatchObject({ code: 'unverified-credentials' });
 });
 
+it('UNVERIFIED=reject lets no made-up key through, however many one address sends', async () => {
+  const ip = '192.0.2.77';
+  const statuses: number[] = [];
+  for (let i = 0; i < 40; i += 1)
+    statuses.push((await weir.call('/x', { ip, headers: { 'X-API-Key': await madeUpKey() } })).status);
+  expect(new Set(statuses)).toEqual(new Set([401, 429]));
+});
+
+it('UNVERIFIED=reject answers 401 to an invalid credential beside a valid one', async () => {
+  const { key } = await weir.admin<{ key: string }>('/keys', { method: 'POST', body: {} });
+  for (const token of ['Bearer a.b.c', 'Bearer\ta.b.c', 'Bearer', 'Bearer:a.b.c', 'BearerX a.b.c'])
+    expect([token, await statusWith({ 'X-API-Key': key, Authorization: token })]).toEqual([token, 401]);
+  expect(await statusWith({ 'X-API-Key': key, Authorization: 'Basic YTpi' })).toBe(200);
+});
+
 it('UNVERIFIED=reject does not refuse a caller that could not be looked up', async () => {
   await weir.stack.stopPostgres();
   const answer = await weir.call('/x', { headers: { 'X-API-Key': await madeUpKey() } });

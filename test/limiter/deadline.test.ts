@@ -2,6 +2,7 @@
 
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
+import { ABSENT, type Absent } from '../../src/core/ports/callers.ts';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import type { Probe } from '../../src/core/ports/snapshot-source.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
@@ -60,7 +61,7 @@ describe('a deadline', () => {
 
 /** The caller has an API key, and the directory takes this long to find the caller. */
 const planAfter =
-  (lookUp: () => Promise<undefined>): TestPlan =>
+  (lookUp: () => Promise<Absent>): TestPlan =>
   async (_, deadline) => {
     const callers = { ofApiKey: lookUp, ofUser: lookUp };
     const request = new Request('https://weir.test/', { headers: { 'X-API-Key': 'k' } });
@@ -165,7 +166,7 @@ it('a decision never takes longer than the deadline plus the time that a far reg
       const { load: loadNow } = source;
       source.load = (news) => after(load).then(() => loadNow.call(source, news));
       source.asks = { ...overdue, isOverdue };
-      const plan = planAfter(() => after(lookUp).then(() => undefined));
+      const plan = planAfter(() => after(lookUp).then(() => ABSENT));
       const { tookMs } = await openIsolate(regions, { source }).decide({ plan });
       // Each of two rounds gives a region that has answered twice the time that it took.
       const farMs = next <= DEADLINE_MS && home > 0 ? 4 * next : 0;

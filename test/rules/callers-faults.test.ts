@@ -1,7 +1,8 @@
 // Looking up callers while KV or Postgres fails, hangs or answers late: at worst the caller is unknown.
 import { describe, expect, it } from 'vitest';
+import { UNAVAILABLE } from '../../src/core/ports/callers.ts';
 import { withDeadline } from '../../src/rules/book/with-deadline.ts';
-import { fails, hangs, useCallers } from './callers-harness.ts';
+import { fails, found, hangs, useCallers } from './callers-harness.ts';
 
 /** Whether the work is still pending after everything that needs no waiting is done. */
 const isPending = (work: Promise<unknown>) =>
@@ -23,7 +24,7 @@ describe('when KV', () => {
     const isolate = openIsolate();
     const name = `caller:${isolate.news.epoch}:key:${hash}`;
     await kv().put(name, text);
-    expect(await isolate.ofApiKey(key)).toMatchObject({ apiKeyId: id, tier: 'silver' });
+    expect(await isolate.ofApiKey(key)).toMatchObject(found({ apiKeyId: id, tier: 'silver' }));
     await isolate.settle();
     expect(JSON.parse((await kv().get(name)) ?? '')).toEqual({ apiKeyId: id, tier: 'silver' });
     expect(isolate.errors).toHaveLength(1);
@@ -33,7 +34,7 @@ describe('when KV', () => {
     const { key } = await issueKey({ tier: 'silver' });
     const isolate = openIsolate();
     isolate.faults.set('get', fails).set('put', fails);
-    for (let i = 0; i < 3; i++) expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'silver' });
+    for (let i = 0; i < 3; i++) expect(await isolate.ofApiKey(key)).toMatchObject(found({ tier: 'silver' }));
     await isolate.settle();
     expect([isolate.errors.length, wire.bodies.length]).toEqual([2, 1]);
   });
@@ -42,7 +43,7 @@ describe('when KV', () => {
     const { key } = await issueKey({ tier: 'silver' });
     const isolate = openIsolate({ deadlineMs: 4_000 });
     isolate.faults.set('get', hangs);
-    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'silver' });
+    expect(await isolate.ofApiKey(key)).toMatchObject(found({ tier: 'silver' }));
     expect(isolate.errors).toMatchObject([{ name: 'TimeoutError' }]);
     await isolate.settle();
   });
@@ -53,18 +54,18 @@ describe('when Postgres', () => {
     const [{ key }, userId] = [await issueKey({ tier: 'gold' }), await addUser({ tier: 'gold' })];
     const isolate = openIsolate();
     wire.deliver = fails;
-    expect(await isolate.ofApiKey(key)).toBeNull();
+    expect(await isolate.ofApiKey(key)).toEqual(UNAVAILABLE);
     isolate.clock.ms += 1_999;
-    expect(await isolate.ofApiKey(key)).toBeNull();
+    expect(await isolate.ofApiKey(key)).toEqual(UNAVAILABLE);
     expect(isolate.reads).toHaveLength(1);
-    expect(await isolate.ofUser(userId)).toBeNull();
+    expect(await isolate.ofUser(userId)).toEqual(UNAVAILABLE);
     await isolate.settle();
     expect([wire.bodies.length, isolate.errors.length, isolate.writes]).toEqual([1, 1, []]);
 
     wire.deliver = undefined;
     isolate.clock.ms += 1;
-    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
-    expect(await isolate.ofUser(userId)).toMatchObject({ tier: 'gold' });
+    expect(await isolate.ofApiKey(key)).toMatchObject(found({ tier: 'gold' }));
+    expect(await isolate.ofUser(userId)).toMatchObject(found({ tier: 'gold' }));
   });
 
   it('fails, callers in KV keep their tier', async () => {
@@ -74,16 +75,16 @@ describe('when Postgres', () => {
     await isolate.settle();
     wire.deliver = fails;
     isolate.clock.ms += 60_000;
-    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
+    expect(await isolate.ofApiKey(key)).toMatchObject(found({ tier: 'gold' }));
   });
 
   it('hangs, no request waits beyond the deadline, and only the first waits at all', async () => {
     const [{ key }, userId] = [await issueKey(), await addUser()];
     const isolate = openIsolate({ deadlineMs: 1_000 });
     wire.deliver = hangs;
-    expect(await isolate.ofApiKey(key)).toBeNull();
+    expect(await isolate.ofApiKey(key)).toEqual(UNAVAILABLE);
     expect(isolate.errors).toMatchObject([{ name: 'TimeoutError' }]);
-    expect(await isolate.ofUser(userId)).toBeNull();
+    expect(await isolate.ofUser(userId)).toEqual(UNAVAILABLE);
     expect(wire.bodies).toHaveLength(1);
   });
 
@@ -94,10 +95,10 @@ describe('when Postgres', () => {
     wire.deliver = () => (wire.bodies.length === 1 ? promise : Promise.resolve());
     const failing = isolate.ofApiKey(key);
     await expect.poll(() => wire.bodies).toHaveLength(1);
-    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
+    expect(await isolate.ofApiKey(key)).toMatchObject(found({ tier: 'gold' }));
     reject(new Error('down'));
-    expect(await failing).toBeNull();
-    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
+    expect(await failing).toEqual(UNAVAILABLE);
+    expect(await isolate.ofApiKey(key)).toMatchObject(found({ tier: 'gold' }));
     await isolate.settle();
   });
 
@@ -106,14 +107,14 @@ describe('when Postgres', () => {
     const isolate = openIsolate({ deadlineMs: 3_000 });
     const { promise, resolve } = Promise.withResolvers<void>();
     wire.deliver = () => promise;
-    expect(await isolate.ofApiKey(key)).toBeNull();
+    expect(await isolate.ofApiKey(key)).toEqual(UNAVAILABLE);
     const settled = isolate.settle();
     expect(await isPending(settled)).toBe(true);
     resolve();
     await settled;
-    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
+    expect(await isolate.ofApiKey(key)).toMatchObject(found({ tier: 'gold' }));
     expect([wire.bodies.length, isolate.writes.length]).toEqual([1, 1]);
-    expect(await isolate.ofUser(userId)).toMatchObject({ tier: 'silver' });
+    expect(await isolate.ofUser(userId)).toMatchObject(found({ tier: 'silver' }));
     await isolate.settle();
   });
 });
@@ -123,7 +124,7 @@ it('a caller that is found is written to KV after the response, through waitUnti
   const isolate = openIsolate();
   const { promise, reject } = Promise.withResolvers<never>();
   isolate.faults.set('put', () => promise);
-  expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
+  expect(await isolate.ofApiKey(key)).toMatchObject(found({ tier: 'gold' }));
   await expect.poll(() => isolate.writes).toHaveLength(1);
   const settled = isolate.settle();
   expect(await isPending(settled)).toBe(true);
@@ -160,7 +161,7 @@ it('while Postgres is down, callers are unknown and the error is reported', asyn
   const { key } = await issueKey({ tier: 'gold' });
   await stopPostgres();
   const isolate = openIsolate();
-  expect(await isolate.ofApiKey(key)).toBeNull();
+  expect(await isolate.ofApiKey(key)).toEqual(UNAVAILABLE);
   await isolate.settle();
   expect(isolate.errors).toHaveLength(1);
 });

@@ -3,7 +3,7 @@
 import { neonConfig } from '@neondatabase/serverless';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../../src/core/matching/api-key.ts';
-import type { LookUp } from '../../src/core/ports/callers.ts';
+import type { CallerRecord, Found, LookUp } from '../../src/core/ports/callers.ts';
 import { findApiKey, findUser } from '../../src/rules/book/caller-rows.ts';
 import { createCallerDirectory } from '../../src/rules/book/callers.ts';
 import type { Kv } from '../../src/rules/book/kv.ts';
@@ -13,6 +13,8 @@ import { startDatabase, type TestDatabase } from './database.ts';
 import { startKv, type TestKv } from './kv.ts';
 
 export const madeUpKey = () => createApiKey(crypto.getRandomValues(new Uint8Array(API_KEY_RANDOM_BYTES)));
+/** The answer about a caller with these fields. */
+export const found = (record: CallerRecord): Found<CallerRecord> => ({ kind: 'found', record });
 export const fails = () => Promise.reject(new Error('down'));
 export const hangs = () => new Promise<never>(() => {});
 

@@ -1,9 +1,10 @@
 // Who a caller is: found in memory, then in KV, then in Postgres, and looked up again after a change.
 import { eq } from 'drizzle-orm';
 import { describe, expect, it } from 'vitest';
+import { ABSENT } from '../../src/core/ports/callers.ts';
 import type { Kv } from '../../src/rules/book/kv.ts';
 import { apiKeys, users } from '../../src/rules/tables/schema.ts';
-import { madeUpKey, useCallers } from './callers-harness.ts';
+import { found, madeUpKey, useCallers } from './callers-harness.ts';
 
 const { wire, issueKey, addUser, openIsolate, database, kv } = useCallers();
 
@@ -13,16 +14,16 @@ describe('a caller is looked up', () => {
     const record = expect.objectContaining({ apiKeyId: id, tier: 'gold' });
     const epoch = crypto.randomUUID();
     const first = openIsolate({ epoch });
-    expect(await first.ofApiKey(key)).toEqual(record);
+    expect(await first.ofApiKey(key)).toEqual(found(record));
     await first.settle();
     const name = `caller:${epoch}:key:${hash}`;
     expect([wire.bodies.length, first.reads, first.writes]).toEqual([1, [name], [name]]);
-    expect(await first.ofApiKey(key)).toEqual(record);
+    expect(await first.ofApiKey(key)).toEqual(found(record));
     expect([wire.bodies.length, first.reads, first.writes]).toEqual([1, [name], [name]]);
 
     const second = openIsolate({ epoch });
-    expect(await second.ofApiKey(key)).toEqual(record);
-    expect(await second.ofApiKey(key)).toEqual(record);
+    expect(await second.ofApiKey(key)).toEqual(found(record));
+    expect(await second.ofApiKey(key)).toEqual(found(record));
     expect([wire.bodies.length, second.reads, second.writes]).toEqual([1, [name], []]);
     expect([...first.errors, ...second.errors]).toEqual([]);
   });
@@ -36,7 +37,7 @@ describe('a caller is looked up', () => {
     await isolate.ofApiKey(key);
     expect(isolate.reads).toHaveLength(1);
     isolate.clock.ms += 1;
-    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
+    expect(await isolate.ofApiKey(key)).toMatchObject(found({ tier: 'gold' }));
     expect([isolate.reads.length, wire.bodies.length]).toEqual([2, 1]);
 
     const { keys } = await kv().list({ prefix: `caller:${isolate.news.epoch}:` });
@@ -49,7 +50,7 @@ describe('a caller is looked up', () => {
     const { key, id } = await issueKey();
     const isolate = openIsolate();
     const records = await Promise.all([isolate.ofApiKey(key), isolate.ofApiKey(key), isolate.ofApiKey(key)]);
-    expect(records.map((record) => record?.apiKeyId)).toEqual([id, id, id]);
+    expect(records).toMatchObject(Array(3).fill(found({ apiKeyId: id })));
     await isolate.settle();
   });
 
@@ -61,7 +62,7 @@ describe('a caller is looked up', () => {
     const isolate = openIsolate({ store: everybody });
     for (let i = 0; i <= 10_000; i++) await isolate.ofUser(`u${i}`);
     isolate.reads.length = 0;
-    for (const id of ['u10000', 'u1', 'u0']) expect(await isolate.ofUser(id)).toEqual({ userId: id });
+    for (const id of ['u10000', 'u1', 'u0']) expect(await isolate.ofUser(id)).toEqual(found({ userId: id }));
     expect(isolate.reads.map((name) => name.split(':').at(-1))).toEqual(['u0']);
   });
 });
@@ -103,9 +104,9 @@ describe('the tier', () => {
       const { key, id } = await issueKey({ tier: keyTier, tenantId: keyTenant, userId });
       const expected = { apiKeyId: id, userId, tenantId, tier, expiresAtMs: undefined };
       const isolate = openIsolate();
-      expect(await isolate.ofApiKey(key)).toEqual(expected);
+      expect(await isolate.ofApiKey(key)).toEqual(found(expected));
       await isolate.settle();
-      expect(await openIsolate({ epoch: isolate.news.epoch }).ofApiKey(key)).toEqual(expected);
+      expect(await openIsolate({ epoch: isolate.news.epoch }).ofApiKey(key)).toEqual(found(expected));
       expect(wire.bodies).toHaveLength(1);
     },
   );
@@ -116,7 +117,7 @@ describe('the tier', () => {
   ])('of a key whose user has no row is its own, or that of its tenant: %s', async (own, tier) => {
     const { key, id } = await issueKey({ tier: own, tenantId: 'SILVER', userId: 'in no table' });
     const expected = { apiKeyId: id, userId: 'in no table', tenantId: 'SILVER', tier };
-    expect(await openIsolate().ofApiKey(key)).toEqual(expected);
+    expect(await openIsolate().ofApiKey(key)).toEqual(found(expected));
   });
 
   it.each([
@@ -126,9 +127,9 @@ describe('the tier', () => {
   ])('%s', async (_, [userTier, userTenant], tier, tenantId) => {
     const userId = await addUser({ tier: userTier, tenantId: userTenant });
     const isolate = openIsolate();
-    expect(await isolate.ofUser(userId)).toEqual({ userId, tier, tenantId });
+    expect(await isolate.ofUser(userId)).toEqual(found({ userId, tier, tenantId }));
     await isolate.settle();
-    expect(await isolate.ofUser(userId)).toEqual({ userId, tier, tenantId });
+    expect(await isolate.ofUser(userId)).toEqual(found({ userId, tier, tenantId }));
     expect([wire.bodies.length, isolate.writes]).toEqual([
       1,
       [`caller:${isolate.news.epoch}:user:${userId}`],
@@ -141,21 +142,21 @@ describe('no caller is found', () => {
     const { key } = await issueKey();
     const isolate = openIsolate();
     for (const wrong of ['', 'secret', `${key.slice(0, -1)}${key.endsWith('x') ? 'y' : 'x'}`, `${key} `])
-      expect(await isolate.ofApiKey(wrong)).toBeUndefined();
+      expect(await isolate.ofApiKey(wrong)).toEqual(ABSENT);
     expect([wire.bodies, isolate.reads]).toEqual([[], []]);
   });
 
   it('for an id that no user can have, and nothing is asked', async () => {
     const isolate = openIsolate();
     for (const id of ['', 'a\0b', '\ud800', 'x'.repeat(513)])
-      expect(await isolate.ofUser(id)).toBeUndefined();
+      expect(await isolate.ofUser(id)).toEqual(ABSENT);
     expect([wire.bodies, isolate.reads, isolate.errors]).toEqual([[], [], []]);
   });
 
   it('for a made-up key, which is looked up once a minute and never written to KV', async () => {
     const key = await madeUpKey();
     const isolate = openIsolate();
-    for (let i = 0; i < 3; i++) expect(await isolate.ofApiKey(key)).toBeUndefined();
+    for (let i = 0; i < 3; i++) expect(await isolate.ofApiKey(key)).toEqual(ABSENT);
     await isolate.settle();
     isolate.clock.ms += 59_999;
     await isolate.ofApiKey(key);
@@ -170,7 +171,7 @@ describe('no caller is found', () => {
   it('for a disabled key', async () => {
     const { key } = await issueKey({ disabled: true, tier: 'gold' });
     const isolate = openIsolate();
-    expect(await isolate.ofApiKey(key)).toBeUndefined();
+    expect(await isolate.ofApiKey(key)).toEqual(ABSENT);
     await isolate.settle();
     expect(isolate.writes).toEqual([]);
   });
@@ -181,15 +182,15 @@ describe('no caller is found', () => {
     const expiresAtMs = isolate.clock.ms + 1_000;
     const { key } = await issueKey({ expiresAt: new Date(expiresAtMs) });
     isolate.clock.ms = expiresAtMs - 1;
-    expect(await isolate.ofApiKey(key)).toMatchObject({ expiresAtMs });
+    expect(await isolate.ofApiKey(key)).toMatchObject(found({ expiresAtMs }));
     await isolate.settle();
     for (const each of [isolate, another]) {
       each.clock.ms = expiresAtMs;
-      expect(await each.ofApiKey(key)).toBeUndefined();
+      expect(await each.ofApiKey(key)).toEqual(ABSENT);
     }
     const unaware = openIsolate();
     unaware.clock.ms = expiresAtMs;
-    expect(await unaware.ofApiKey(key)).toBeUndefined();
+    expect(await unaware.ofApiKey(key)).toEqual(ABSENT);
     expect(wire.bodies).toHaveLength(2);
   });
 });
@@ -203,7 +204,8 @@ describe('a caller that has changed', () => {
     const tierSeen = async () => {
       const records = [];
       for (const isolate of isolates) {
-        records.push((await isolate.ofApiKey(key))?.tier);
+        const answer = await isolate.ofApiKey(key);
+        records.push(answer.kind === 'found' ? answer.record.tier : answer.kind);
         await isolate.settle();
       }
       return records;
@@ -221,17 +223,17 @@ describe('a caller that has changed', () => {
 
     await database().update(apiKeys).set({ disabled: true }).where(eq(apiKeys.id, id));
     for (const isolate of isolates) isolate.revisions.set(`key:${hash}`, '8');
-    expect(await tierSeen()).toEqual([undefined, undefined]);
+    expect(await tierSeen()).toEqual(['absent', 'absent']);
   });
 
   it('is looked up again in a new epoch, even if it did not exist before', async () => {
     const isolate = openIsolate();
     const userId = `user-${crypto.randomUUID()}`;
-    expect(await isolate.ofUser(userId)).toBeUndefined();
+    expect(await isolate.ofUser(userId)).toEqual(ABSENT);
     await database().insert(users).values({ id: userId, tier: 'gold' });
-    expect(await isolate.ofUser(userId)).toBeUndefined();
+    expect(await isolate.ofUser(userId)).toEqual(ABSENT);
     isolate.news.epoch = crypto.randomUUID();
-    expect(await isolate.ofUser(userId)).toMatchObject({ tier: 'gold' });
+    expect(await isolate.ofUser(userId)).toMatchObject(found({ tier: 'gold' }));
     await isolate.settle();
   });
 

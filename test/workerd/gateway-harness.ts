@@ -1,5 +1,6 @@
 // The gateway with a limiter that decides on command, and all work that it hands over for after the response.
 import type { Decision } from '../../src/core/decision.ts';
+import { UNAVAILABLE } from '../../src/core/ports/callers.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
 import { type GatewayServices, handleGateway } from '../../src/http/gateway.ts';
 import { createIncidentCounts, type Incident } from '../../src/http/incident-counts.ts';
@@ -56,7 +57,7 @@ export async function send(situation: Situation) {
       recover: () => decision,
     },
     identity: {
-      callers: { ofApiKey: async () => null, ofUser: async () => null },
+      callers: { ofApiKey: async () => UNAVAILABLE, ofUser: async () => UNAVAILABLE },
       tokens: undefined,
       ipv6Prefix: 64,
       unverified: 'count',

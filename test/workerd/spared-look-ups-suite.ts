@@ -2,7 +2,14 @@
 import { describe, expect, it } from 'vitest';
 import { RULE_DEFAULTS, type Rule, type SCOPES } from '../../src/core/matching/rule.ts';
 import { compileSnapshot, type SnapshotContent, withCounterIds } from '../../src/core/matching/snapshot.ts';
-import type { CallerDirectory, CallerRecord } from '../../src/core/ports/callers.ts';
+import {
+  ABSENT,
+  answerOf,
+  type CallerDirectory,
+  type CallerRecord,
+  NOT_ASKED,
+  type TokenVerifier,
+} from '../../src/core/ports/callers.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
 import { type GatewayServices, handleGateway } from '../../src/http/gateway.ts';
 import { createIncidentCounts } from '../../src/http/incident-counts.ts';
@@ -43,12 +50,21 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
   const region = createRegion('us', { run: denies(60_000), tell: (line) => counted.push(line) });
   const callers: CallerDirectory = {
     async ofApiKey(key, { memoryOnly }) {
-      if (memoryOnly) return null;
+      if (memoryOnly) return NOT_ASKED;
       asked.push(key);
-      return keys[key];
+      return answerOf(keys[key]);
     },
-    ofUser: async () => undefined,
+    async ofUser(userId, { memoryOnly }) {
+      if (memoryOnly) return NOT_ASKED;
+      asked.push(userId);
+      return ABSENT;
+    },
   };
+  // Every token is valid and names its user by its own text.
+  const verify: TokenVerifier['verify'] = async (userId) => ({
+    kind: 'found',
+    record: { userId, expiresAtMs: Number.MAX_SAFE_INTEGER },
+  });
   const now = () => Date.now();
   const services = {
     limiter: createLimiter({
@@ -61,7 +77,7 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
       isolateId: () => 'one',
       now,
     }),
-    identity: { callers, tokens: undefined, ipv6Prefix: 64, unverified },
+    identity: { callers, tokens: { verify }, ipv6Prefix: 64, unverified },
     origins: {
       routeOf: () => undefined,
       forward: async () => ({ kind: 'answered', response: new Response() }),
@@ -75,10 +91,9 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
     log: SILENT_LOG,
   } satisfies GatewayServices;
 
-  const send = async (key: string, ip = IP) => {
-    const request = new Request('https://weir.test/', {
-      headers: { 'CF-Connecting-IP': ip, 'X-API-Key': key },
-    });
+  const send = (key: string, ip = IP) => sendWith({ 'X-API-Key': key }, ip);
+  const sendWith = async (credential: Record<string, string>, ip = IP) => {
+    const request = new Request('https://weir.test/', { headers: { 'CF-Connecting-IP': ip, ...credential } });
     const answer = await handleGateway(services, {
       request: readClientRequest(request),
       regions: [region],
@@ -91,7 +106,7 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
     return [answer.status, answer.headers.get('X-Weir-Degraded')];
   };
   const takes = () => counted.filter((line) => line.includes('take')).length;
-  return { send, asked, takes };
+  return { send, sendWith, asked, takes };
 }
 
 const denied = { list: 'deny', kind: 'ip', value: IP, expiresAtMs: null } as const;
@@ -113,6 +128,24 @@ describe('no caller is looked up', () => {
       expect([asked, takes()]).toEqual([['first'], 1]);
     },
   );
+});
+
+describe('no user of a valid token is looked up', () => {
+  const bearing = (user: string) => ({ Authorization: `Bearer ${user}` });
+
+  it('for an address that is on the deny list', async () => {
+    const { sendWith, asked } = await openIsolate({ lists: [denied] });
+    expect(await sendWith(bearing('ann'))).toEqual([403, null]);
+    expect(asked).toEqual([]);
+    expect(await sendWith(bearing('ann'), '192.0.2.2')).toEqual([200, null]);
+    expect(asked).toEqual(['ann']);
+  });
+
+  it('while a rule for its address is known to deny', async () => {
+    const { sendWith, asked } = await openIsolate({ rules: [{ scope: 'ip' }] });
+    for (const user of ['ann', 'ben', 'cid']) expect(await sendWith(bearing(user))).toEqual([429, null]);
+    expect(asked).toEqual(['ann']);
+  });
 });
 
 describe('a caller is looked up, because this may change the decision,', () => {

@@ -29,8 +29,10 @@ export interface RuleCheck extends Check {
 /** What a caller can identify itself with. */
 export type Credential = 'api-key' | 'token';
 
-/** An invalid key or token, in a deployment that rejects those. */
-export type Unverified = { readonly kind: 'unverified'; readonly credential: Credential };
+/** A credential that decides: it is invalid, in a deployment that rejects those, or may not be looked up now. */
+export type RefusedCredential =
+  | { readonly kind: 'unverified'; readonly credential: Credential }
+  | { readonly kind: 'over-allowance'; readonly credential: Credential; readonly retryAfterMs: number };
 
 export type Plan =
   | { readonly kind: 'listed'; readonly list: ListEntry['list'] }

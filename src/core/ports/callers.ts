@@ -12,22 +12,45 @@ export interface CallerRecord {
   readonly expiresAtMs?: number | undefined;
 }
 
-/** Null: not known now, because a store is down or slow. Undefined: there is none. */
-export type Known<T> = T | undefined | null;
+/**
+ * The answer to the question whose credential it is. "There is none", "could not ask", "was not asked" and "may not ask
+ * now" lead to different decisions, so each has its own kind, and none of them is `null` or `undefined`.
+ */
+export type LookUpResult<T> = Answer<T> | Unavailable | NotAsked | OverAllowance;
+
+/** The answer of a part that was asked and knows. */
+export type Answer<T> = Found<T> | Absent;
+export type Found<T> = { readonly kind: 'found'; readonly record: T };
+/** Asked, and there is none: the credential is not valid, or the user has no row. */
+export type Absent = { readonly kind: 'absent' };
+/** Could not ask: a store or the issuer is down or slow. */
+export type Unavailable = { readonly kind: 'unavailable' };
+/** Memory does not know, and only memory was allowed to answer. */
+export type NotAsked = { readonly kind: 'not-asked' };
+/** May not ask now: too many unknown callers are being looked up. The request must not pass as somebody else. */
+export type OverAllowance = { readonly kind: 'over-allowance'; readonly retryAfterMs: number };
+
+export const ABSENT: Absent = { kind: 'absent' };
+export const UNAVAILABLE: Unavailable = { kind: 'unavailable' };
+export const NOT_ASKED: NotAsked = { kind: 'not-asked' };
+
+/** The answer of a store that has a record, or none. */
+export const answerOf = <T>(record: T | undefined): Answer<T> =>
+  record === undefined ? ABSENT : { kind: 'found', record };
 
 /** The circumstances of a look-up. */
 export interface LookUp {
-  /** The IP as rules count it. Weir limits how many unknown keys of one IP it looks up per second. */
+  /** The IP as rules count it. Weir limits the look-ups of unknown callers by IP. */
   readonly ip: string;
   readonly afterResponse: AfterResponse;
-  /** Asks neither KV nor Postgres. Returns null for a caller that memory does not know. */
+  /** Asks neither KV nor Postgres. The result is `not-asked` for a caller that memory does not know. */
   readonly memoryOnly?: boolean | undefined;
 }
 
 /** The port through which the gateway looks up callers. It never fails. */
 export interface CallerDirectory {
-  ofApiKey(key: string, lookUp: LookUp): Promise<Known<CallerRecord>>;
-  ofUser(userId: string, lookUp: LookUp): Promise<Known<CallerRecord>>;
+  ofApiKey(key: string, lookUp: LookUp): Promise<LookUpResult<CallerRecord>>;
+  ofUser(userId: string, lookUp: LookUp): Promise<LookUpResult<CallerRecord>>;
 }
 
 /** The user of a token that is verified in full. */
@@ -42,5 +65,5 @@ export interface VerifiedUser {
 
 /** The port through which the gateway verifies tokens. It never fails. */
 export interface TokenVerifier {
-  verify(token: string, afterResponse: AfterResponse): Promise<Known<VerifiedUser>>;
+  verify(token: string, afterResponse: AfterResponse): Promise<Answer<VerifiedUser> | Unavailable>;
 }

@@ -1,5 +1,5 @@
 // The records of callers in KV.
-import type { CallerRecord } from '../../core/ports/callers.ts';
+import { ABSENT, type Answer, type CallerRecord } from '../../core/ports/callers.ts';
 import { object, optional, type Shape, text, wholeNumber } from '../../core/shape.ts';
 import type { Kv } from './kv.ts';
 
@@ -13,27 +13,22 @@ const fields = { tenantId: optional(text), tier: optional(text), expiresAtMs: op
 const apiKeyRecord: Shape<CallerRecord> = object({ ...fields, apiKeyId: text, userId: optional(text) });
 const userRecord: Shape<CallerRecord> = object({ ...fields, userId: text });
 
-/** A record in KV. It can also say that Postgres has no row of the caller. */
-export interface KeptRecord {
-  readonly record: CallerRecord | undefined;
-}
-
 const NOBODY = { nobody: true };
 
-/** Undefined if KV has no record; throws if the value is not a record. */
+/** A record can also say that Postgres has no row. Undefined if KV has no record; throws if the value is not one. */
 export async function readRecord(
   kv: Kv,
   kind: 'key' | 'user',
   name: string,
-): Promise<KeptRecord | undefined> {
+): Promise<Answer<CallerRecord> | undefined> {
   const stored = await kv.get(name);
   if (stored === null) return undefined;
   const kept = JSON.parse(stored) as Partial<typeof NOBODY> | null;
-  if (kind === 'user' && kept?.nobody === true) return { record: undefined };
+  if (kind === 'user' && kept?.nobody === true) return ABSENT;
   const problems: string[] = [];
   const record = (kind === 'key' ? apiKeyRecord : userRecord)(kept, 'record', problems);
   if (!record) throw new Error(`KV has no record of a ${kind}: ${problems.join('; ')}`);
-  return { record };
+  return { kind: 'found', record };
 }
 
 export async function writeRecord(kv: Kv, name: string, record: CallerRecord | undefined): Promise<void> {

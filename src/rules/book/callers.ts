@@ -5,16 +5,30 @@ import { createBoundedCache } from '../../core/bounded-cache.ts';
 import { digest, toBase64Url } from '../../core/digest.ts';
 import { hashApiKey, isWellFormedKey } from '../../core/matching/api-key.ts';
 import type { AfterResponse } from '../../core/ports/after-response.ts';
-import type { CallerDirectory, CallerRecord, Known, LookUp } from '../../core/ports/callers.ts';
-import { type KeptRecord, readRecord, writeRecord } from './caller-records.ts';
+import {
+  ABSENT,
+  type Answer,
+  answerOf,
+  type CallerDirectory,
+  type CallerRecord,
+  type LookUp,
+  type LookUpResult,
+  NOT_ASKED,
+  type OverAllowance,
+  UNAVAILABLE,
+  type Unavailable,
+} from '../../core/ports/callers.ts';
+import { readRecord, writeRecord } from './caller-records.ts';
 import type { Kv } from './kv.ts';
-import { type CallerKind, createLookUpAllowance } from './look-up-allowance.ts';
+import { type CallerKind, createLookUpAllowance, type Permit } from './look-up-allowance.ts';
 import { withDeadline } from './with-deadline.ts';
 
 const MEMORY_ENTRIES = 10_000;
 const MEMORY_MS = 60_000;
 /** After a failure, the isolate does not ask Postgres for this long. */
 const FAILURE_MS = 2_000;
+/** The allowance is per second. */
+const OVER_ALLOWANCE: OverAllowance = { kind: 'over-allowance', retryAfterMs: 1_000 };
 
 /** Callers that have changed lately. A cached record counts only under the epoch and revision it was cached for. */
 export interface KnownRevisions {
@@ -38,34 +52,48 @@ export interface CallerDirectoryOptions {
 
 export function createCallerDirectory(options: CallerDirectoryOptions): CallerDirectory {
   const { rows, kv, now, deadlineMs, revisions, onError } = options;
-  const memory = createBoundedCache<{ readonly record: Known<CallerRecord> }>(MEMORY_ENTRIES);
+  const memory = createBoundedCache<Remembered>(MEMORY_ENTRIES);
   const allowance = createLookUpAllowance(now);
   let askAgainAtMs = Number.NEGATIVE_INFINITY;
 
-  const remember = ({ name, who }: Sought, record: Known<CallerRecord>, ms: number) => {
-    memory.set(name, { record }, now() + ms);
-    if (record) allowance.found(who);
+  const remember = ({ name, who }: Sought, answer: Remembered, ms: number) => {
+    memory.set(name, answer, now() + ms);
+    if (answer.kind === 'found') allowance.found(who);
   };
 
-  async function lookUp(kind: CallerKind, id: string, { ip, afterResponse, memoryOnly }: LookUp) {
+  async function lookUp(
+    kind: CallerKind,
+    id: string,
+    { ip, afterResponse, memoryOnly }: LookUp,
+  ): Promise<LookUpResult<CallerRecord>> {
     // The name is made before anything is read, so a record may be newer than its name says, but never older.
     const sought = await soughtOf(kind, id, revisions());
     const remembered = memory.get(sought.name, now());
-    if (remembered !== undefined) return stillValid(remembered.record);
-    if (memoryOnly) return null;
+    if (remembered) return stillValid(remembered);
+    if (memoryOnly) return NOT_ASKED;
     const deadline = AbortSignal.timeout(deadlineMs);
     const kept = await fromKv(sought);
-    if (kept !== undefined) return stillValid(kept.record);
-    if (now() < askAgainAtMs || !allowance.mayAsk({ kind, who: sought.who, ip })) return null;
-    return stillValid(await fromPostgres(sought, { deadline, afterResponse }));
+    if (kept) return stillValid(kept);
+    if (!mayAskPostgres()) return UNAVAILABLE;
+    const permit = allowance.permit({ kind, who: sought.who, ip });
+    return permit
+      ? stillValid(await fromPostgres(sought, { deadline, afterResponse, permit }))
+      : OVER_ALLOWANCE;
   }
 
+  /** After a failure one look-up tries again, and the others wait for its result. */
+  const mayAskPostgres = (): boolean => {
+    if (now() < askAgainAtMs) return false;
+    if (askAgainAtMs !== Number.NEGATIVE_INFINITY) askAgainAtMs = now() + FAILURE_MS;
+    return true;
+  };
+
   /** Gives KV half of the time, so that Postgres has the rest if KV hangs. */
-  async function fromKv(sought: Sought): Promise<KeptRecord | undefined> {
+  async function fromKv(sought: Sought): Promise<Answer<CallerRecord> | undefined> {
     try {
       const half = AbortSignal.timeout(Math.ceil(deadlineMs / 2));
       const kept = await withDeadline(half, readRecord(kv, sought.kind, sought.name));
-      if (kept !== undefined) remember(sought, kept.record, MEMORY_MS);
+      if (kept) remember(sought, kept, MEMORY_MS);
       return kept;
     } catch (error) {
       onError(error);
@@ -73,42 +101,52 @@ export function createCallerDirectory(options: CallerDirectoryOptions): CallerDi
     }
   }
 
-  async function fromPostgres(sought: Sought, { deadline, afterResponse }: Question) {
+  async function fromPostgres(
+    sought: Sought,
+    { deadline, afterResponse, permit }: Question,
+  ): Promise<Remembered> {
     const answer = rows[sought.kind](sought.id);
     // An answer that is too late for this request is cached for the next ones. A failure is reported below.
-    afterResponse(answer.then((record) => keep(sought, record)).catch(() => {}));
+    afterResponse(answer.then((record) => keep(sought, record, permit)).catch(() => {}));
     try {
-      return await withDeadline(deadline, answer);
+      return answerOf(await withDeadline(deadline, answer));
     } catch (error) {
       askAgainAtMs = now() + FAILURE_MS;
       // Another request may have had an answer meanwhile.
-      if (memory.get(sought.name, now()) === undefined) remember(sought, null, FAILURE_MS);
+      if (memory.get(sought.name, now()) === undefined) remember(sought, UNAVAILABLE, FAILURE_MS);
       onError(error);
-      return null;
+      return UNAVAILABLE;
     }
   }
 
   /** KV also records that a user has no row, because most have none. A made-up key writes nothing to KV. */
-  async function keep(sought: Sought, record: CallerRecord | undefined): Promise<void> {
+  async function keep(sought: Sought, record: CallerRecord | undefined, permit: Permit): Promise<void> {
     askAgainAtMs = Number.NEGATIVE_INFINITY;
-    remember(sought, record, MEMORY_MS);
+    permit(record !== undefined);
+    remember(sought, answerOf(record), MEMORY_MS);
     if (record === undefined && sought.kind === 'key') return;
     await writeRecord(kv, sought.name, record).catch(onError);
   }
 
-  const stillValid = (record: Known<CallerRecord>) =>
-    record?.expiresAtMs === undefined || record.expiresAtMs > now() ? record : undefined;
+  const stillValid = (answer: Remembered): Remembered => {
+    if (answer.kind !== 'found') return answer;
+    const { expiresAtMs } = answer.record;
+    return expiresAtMs === undefined || expiresAtMs > now() ? answer : ABSENT;
+  };
 
   return {
     async ofApiKey(key, how) {
-      if (!(await isWellFormedKey(key))) return undefined;
+      if (!(await isWellFormedKey(key))) return ABSENT;
       return lookUp('key', await hashApiKey(key), how);
     },
     async ofUser(userId, how) {
-      return isStorable(userId) ? lookUp('user', userId, how) : undefined;
+      return isStorable(userId) ? lookUp('user', userId, how) : ABSENT;
     },
   };
 }
+
+/** The results that memory keeps. */
+type Remembered = Answer<CallerRecord> | Unavailable;
 
 /** The caller of a look-up. */
 interface Sought {
@@ -123,6 +161,7 @@ interface Sought {
 interface Question {
   readonly deadline: AbortSignal;
   readonly afterResponse: AfterResponse;
+  readonly permit: Permit;
 }
 
 /** No colon, so that no id ends like a revision. */

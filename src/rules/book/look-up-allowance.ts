@@ -1,14 +1,17 @@
 // Limits look-ups of callers in Postgres. Anybody can make up keys, but made-up keys must not use up the look-ups of
-// real callers.
+// real callers. docs/operations.md states what an attacker with many addresses can still do.
 import { createBoundedCache } from '../../core/bounded-cache.ts';
-import { createPerSecondBudget, type PerSecondBudget } from '../../core/per-second-budget.ts';
+import { createFairBudget, type FairBudget } from '../../core/fair-budget.ts';
 
-/** Per second and isolate: for callers that this isolate does not know, and for callers that it has found before. */
-const UNKNOWN_PER_SECOND = 20;
-const KNOWN_PER_SECOND = 20;
-/** Per second, isolate and address. Only for keys: users have a verified token. */
-const KEYS_OF_AN_ADDRESS = 5;
-const MAX_ADDRESSES = 10_000;
+/** Look-ups per second and isolate, for each kind of caller: those that this isolate does not know, and those it does. */
+const PER_SECOND = 100;
+/** Per second and isolate, for all addresses together that have shown an invalid key lately. */
+const SUSPECTS_PER_SECOND = 20;
+/** How many invalid keys of one address Weir looks up in a second. */
+const INVALID_OF_AN_ADDRESS = 5;
+/** How long an address counts as one that has shown an invalid key. */
+const SUSPECT_MS = 60_000;
+const MAX_SUSPECTS = 10_000;
 /** Longer than memory and KV keep a record. */
 const FOUND_MS = 3_600_000;
 const MAX_FOUND = 10_000;
@@ -23,41 +26,63 @@ export interface Asking {
 }
 
 export interface LookUpAllowance {
-  /** Whether the look-up may go on. If so, counts it. */
-  mayAsk(asking: Asking): boolean;
-  /** Marks the caller as known. Its look-ups then use the allowance of known callers. */
+  /** A permit for one look-up; undefined if there is none until the next second. */
+  permit(asking: Asking): Permit | undefined;
+  /** Marks the caller as known. Its look-ups then use the budget of known callers. */
   found(who: string): void;
 }
 
+/** To be called with the answer. A failed look-up has none, and uses up its permit. */
+export type Permit = (isFound: boolean) => void;
+
 export function createLookUpAllowance(now: () => number): LookUpAllowance {
   const lately = createBoundedCache<true>(MAX_FOUND);
-  const addresses = createBoundedCache<PerSecondBudget>(MAX_ADDRESSES);
-  const strangers = {
-    key: createPerSecondBudget(UNKNOWN_PER_SECOND),
-    user: createPerSecondBudget(UNKNOWN_PER_SECOND),
-  };
-  const acquaintances = {
-    key: createPerSecondBudget(KNOWN_PER_SECOND),
-    user: createPerSecondBudget(KNOWN_PER_SECOND),
-  };
+  const known = { key: createFairBudget(PER_SECOND), user: createFairBudget(PER_SECOND) };
+  const unknown = { key: createFairBudget(PER_SECOND), user: createFairBudget(PER_SECOND) };
+  const suspects = createSuspects(now);
 
-  const ofAddress = (ip: string): PerSecondBudget => {
-    const budget = addresses.get(ip, now()) ?? createPerSecondBudget(KEYS_OF_AN_ADDRESS);
-    addresses.set(ip, budget, Number.POSITIVE_INFINITY);
-    return budget;
+  const take = ({ kind, who, ip }: Asking) => {
+    // A caller that was found before is not made up, whatever its address does.
+    if (lately.get(who, now())) return known[kind].take(who, now());
+    const isSuspect = kind === 'key' && suspects.has(ip);
+    return isSuspect ? suspects.take(ip) : unknown[kind].take(ip, now());
   };
 
   return {
-    mayAsk({ kind, who, ip }) {
-      if (lately.get(who, now())) return take(acquaintances[kind], now());
-      return (kind === 'user' || take(ofAddress(ip), now())) && take(strangers[kind], now());
+    permit(asking) {
+      const giveBack = take(asking);
+      // A made-up key uses up its permit. Real keys cannot be made up, and neither can users: their token is verified.
+      return (
+        giveBack && ((isFound) => (isFound || asking.kind === 'user' ? giveBack() : suspects.add(asking.ip)))
+      );
     },
     found: (who) => lately.set(who, true, now() + FOUND_MS),
   };
 }
 
-function take(budget: PerSecondBudget, nowMs: number): boolean {
-  const hasRoom = budget.hasRoom(nowMs);
-  if (hasRoom) budget.take();
-  return hasRoom;
+interface Suspect {
+  second: number;
+  invalid: number;
+}
+
+/** Addresses that have shown an invalid key lately. */
+function createSuspects(now: () => number) {
+  const suspects = createBoundedCache<Suspect>(MAX_SUSPECTS);
+  const budget: FairBudget = createFairBudget(SUSPECTS_PER_SECOND);
+  const currentSecond = () => Math.floor(now() / 1_000);
+
+  return {
+    has: (ip: string) => suspects.get(ip, now()) !== undefined,
+    take(ip: string) {
+      const { second, invalid } = suspects.get(ip, now()) ?? { second: Number.NaN, invalid: 0 };
+      const isExhausted = second === currentSecond() && invalid >= INVALID_OF_AN_ADDRESS;
+      return isExhausted ? undefined : budget.take(ip, now());
+    },
+    add(ip: string) {
+      const before = suspects.get(ip, now());
+      const second = currentSecond();
+      const invalid = before?.second === second ? before.invalid + 1 : 1;
+      suspects.set(ip, { second, invalid }, now() + SUSPECT_MS);
+    },
+  };
 }
