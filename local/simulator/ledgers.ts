@@ -5,9 +5,9 @@ import type { Check } from '../../src/core/counting/check.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { SharesByRegion } from '../../src/core/matching/rule.ts';
 import { termMs } from '../../src/core/regions/terms.ts';
-import { type Dated, findUndatable } from './dates.ts';
+import { dateRequests } from './dates.ts';
 import type { Failure } from './episode.ts';
-import type { Admission, Beyond, Forgetting } from './ledger.ts';
+import { type Admission, type Beyond, type Forgetting, findBeyond } from './ledger.ts';
 import { REGIONS, type Scenario, START_MS } from './scenario.ts';
 import type { Forgot } from './world.ts';
 
@@ -24,10 +24,10 @@ export interface Ledgers {
   judge(forgot: readonly Forgot[]): Failure[];
 }
 
-interface Ledger extends Dated {
+interface Ledger {
   readonly check: RuleCheck;
-  readonly admissions: Admission[];
-  readonly twins: Admission[];
+  /** The charges of each request, by its number. While a rule moves, a request has several. */
+  readonly charges: Map<number, Admission[]>;
 }
 
 const nameOf = ({ key, id }: Check) => `${key} ${id}`;
@@ -36,35 +36,35 @@ export function createLedgers(scenario: Scenario): Ledgers {
   const { skewMs, boundMs } = scenario;
   const ledgers = new Map<string, Ledger>();
 
-  const judgeOne = ({ check, ...ledger }: Ledger, forgot: readonly Forgot[]): Failure[] => {
+  const judgeOne = ({ check, charges }: Ledger, forgot: readonly Forgot[]): Failure[] => {
     const { algorithm, windowMs, key } = check;
     const forgettings = forgot
       .filter(({ keys }) => !keys || keys.includes(key))
       .map((one) => toForgetting(one, check, scenario));
-    const beyond = findUndatable({ algorithm, windowMs, boundMs, forgettings }, ledger);
+    const admissions = dateRequests([...charges.values()]);
+    const beyond = findBeyond({ algorithm, windowMs, boundMs, forgettings }, admissions);
     return beyond ? [{ kind: 'over', said: sayBeyond(check, beyond), subject: key }] : [];
   };
 
   return {
     admit(check, { region, request, nowMs }) {
       const name = nameOf(check);
-      const ledger = ledgers.get(name) ?? { check, admissions: [], twins: [] };
+      const ledger = ledgers.get(name) ?? { check, charges: new Map() };
       ledgers.set(name, ledger);
-      const atMs = nowMs - (skewMs[region] ?? 0);
-      const last = ledger.admissions.at(-1);
-      if (last?.request === request) return void ledger.twins.push({ ...last, atMs, region });
-      ledger.admissions.push({
-        atMs,
+      const charge: Admission = {
+        atMs: nowMs - (skewMs[region] ?? 0),
         region,
         units: check.cost,
         limit: check.full.limit,
         burst: hasBurst(check) ? check.full.extra : undefined,
         request,
-      });
+      };
+      ledger.charges.set(request, [...(ledger.charges.get(request) ?? []), charge]);
     },
     refund(request, check, atMs) {
-      const admission = ledgers.get(nameOf(check))?.admissions.findLast((one) => one.request === request);
-      if (admission) admission.refundedAtMs = atMs;
+      // As soon as one region has given the units back, the request counts no more.
+      for (const charge of ledgers.get(nameOf(check))?.charges.get(request) ?? [])
+        charge.refundedAtMs = Math.min(atMs, charge.refundedAtMs ?? atMs);
     },
     judge: (forgot) => [...ledgers.values()].flatMap((ledger) => judgeOne(ledger, forgot)),
   };

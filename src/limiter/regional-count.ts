@@ -143,13 +143,21 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     const partRequests: PartRequest[] = [];
     let turns: readonly Turn[] = [];
     let isOver = false;
+    /** The last check that still waits for a region, and that region. */
+    let waiting: RuleCheck | undefined;
+    let waitsFor: LimiterRegion | undefined;
     for (const one of pending) {
       if (one.admitted) continue;
+      const { check } = one.placed;
       const partRequest = operation === 'take' ? partRequestOf(one, regions) : undefined;
       const turn = partRequest ? undefined : turnOf(one, regions, memory);
+      // While a rule moves, its old region charges first: see placement.ts.
+      if (turn && operation === 'take' && waiting === check && waitsFor !== turn.region) continue;
       if (partRequest) partRequests.push(partRequest);
       else if (turn) turns = withTurn(turns, turn);
       else isOver ||= isDenied(one);
+      waiting = turn || partRequest ? check : undefined;
+      waitsFor = turn?.region;
     }
     return turns.length + partRequests.length === 0 || isOver ? undefined : { turns, partRequests };
   };

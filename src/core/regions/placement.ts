@@ -5,7 +5,9 @@
 // - other parts: each region uses the smaller of its old part and its new one;
 // - from parts to one region, or back: the one region counts with its part and asks the others for theirs; if it has no
 //   part, a request must pass both placements;
-// - from one region to another: both must admit.
+// - from one region to another: both must admit, the old one first. So a request is never charged earlier in the new
+//   region than in the old one, and no window that spans the change holds more than one of the two has counted:
+//   docs/regions.md.
 
 import { capacityOf } from '../counting/capacity.ts';
 import { hashTagOf } from '../counting/keys.ts';
@@ -31,12 +33,14 @@ export interface Placement {
 }
 
 export interface Placements {
-  /** Mostly one placement. If there are several, the request must pass all of them. */
+  /** Mostly one placement. If there are several, the request must pass all of them, older before newer. */
   of(check: RuleCheck, nowMs: number): readonly Placement[];
 }
 
 /** One way to place a rule. */
 interface PlacementOption {
+  /** Higher for newer ones. */
+  readonly order: number;
   readonly regions: readonly WeightedRegion[];
   readonly central: boolean;
   /** When every region had the announcement of the replacement; infinite before that, and for the one in force. */
@@ -62,10 +66,7 @@ export function createPlacements(split: Split): Placements {
       const [only] = options;
       if (only && options.length === 1) return placeBy(only, check);
       const active = options.filter(({ untilMs }) => nowMs - untilMs < movingMs(check));
-      return together(
-        active.map((option) => placeBy(option, check)[0]),
-        check,
-      );
+      return together(active, check);
     },
   };
 }
@@ -103,17 +104,27 @@ export function movingUntilMs(rule: Rule, split: Split | undefined, nowMs: numbe
 const holdOfLimit = ({ algorithm, limit, burst, windowSeconds }: RuleLimit): number =>
   movingMs({ algorithm, limit: limit ?? 1, extra: burst ?? undefined, windowMs: windowSeconds * 1_000 });
 
-/** Joins each placement with another if the result has a usable part. Otherwise both stay, and both must admit. */
-function together(placements: readonly Placement[], { cost, ...check }: RuleCheck): Placement[] {
+/**
+ * Joins each placement with another if the result has a usable part. Otherwise both stay, and both must admit, older
+ * before newer.
+ */
+function together(options: readonly PlacementOption[], check: RuleCheck): Placement[] {
   // A cost above the whole limit never fits, so any part can deny it.
-  const fitting = { ...check, cost: Math.min(cost, capacityOf(check)) };
-  const found: Placement[] = [];
-  for (const placement of placements) {
-    const joined = found.map((other) => join(other, placement, fitting));
+  const fitting = { ...check, cost: Math.min(check.cost, capacityOf(check)) };
+  const found: { readonly placement: Placement; readonly order: number }[] = [];
+  for (const option of options) {
+    const { order } = option;
+    const [placement] = placeBy(option, check);
+    const joined = found.map((other) => join(other.placement, placement, fitting));
     const place = joined.findIndex(Boolean);
-    found.splice(place === -1 ? found.length : place, 1, joined[place] ?? placement);
+    // Options of one kind come older before newer, but all splits come before all single regions.
+    const newest = Math.max(order, found[place]?.order ?? order);
+    found.splice(place === -1 ? found.length : place, 1, {
+      placement: joined[place] ?? placement,
+      order: newest,
+    });
   }
-  return found;
+  return found.sort((a, b) => a.order - b.order).map(({ placement }) => placement);
 }
 
 /** Splits come first in the list, so either both are splits, or the second placement is in one region. */
@@ -139,7 +150,9 @@ function placementOptionsOf(rule: CompiledRule, split: Split): PlacementOption[]
       byLimit: new Map(),
     })),
   );
-  return options.sort((a, b) => Number(a.central) - Number(b.central));
+  return options
+    .map((option, order) => ({ ...option, order }))
+    .sort((a, b) => Number(a.central) - Number(b.central));
 }
 
 const FOREVER = Number.POSITIVE_INFINITY;
