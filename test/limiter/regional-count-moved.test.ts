@@ -1,4 +1,5 @@
-// Checks whose part the nearest region has ceded, known denials, and peeks: which regions are asked for what.
+// Checks whose part the nearest region has ceded or whose rule moves, known denials, and peeks: which regions are asked
+// for what.
 import { describe, expect, it } from 'vitest';
 import type { Counted } from '../../src/limiter/regional-count.ts';
 import { answers, denies, fails } from './fake-regions.ts';
@@ -87,6 +88,69 @@ describe('a check that the nearest region has ceded', () => {
     const { count, said } = await openMoved();
     expect(await count({ operation: 'peek' })).toMatchObject({ results: [{ outcome: { remaining: 12 } }] });
     expect(said()).toEqual(['us peek moved', 'eu peek moved']);
+  });
+});
+
+describe('a check whose rule moves from one region to another', () => {
+  const before = place({ eu: 2 }, { id: 'moves', at: 'eu' });
+  const after = { ...before, parts: new Map([['ap', { limit: 2, extra: undefined }]]), at: 'ap' };
+  /** The far regions are 50 ms away, one way. */
+  const openMoving = (placed = [before, after]) => open({ placed, farMs: () => 50 });
+
+  it('is charged in the old region first, and in the new one when the old one has admitted it', async () => {
+    const { count, said } = openMoving();
+    const { charged, tookMs } = await count();
+    expect(said()).toEqual(['eu take moves', 'ap take moves']);
+    const [old, late] = charged.map(({ chargedAtMs = 0 }) => chargedAtMs);
+    expect((late ?? 0) - (old ?? 0)).toBe(100);
+    expect(tookMs).toBe(200);
+  });
+
+  it('is not charged in the new region if the old one denies it', async () => {
+    const { count, said, leftIn, ap } = openMoving();
+    await count({ placed: [before] });
+    await count({ placed: [before] });
+    said();
+    expect(await count()).toMatchObject({ results: [{ outcome: { allowed: false } }] });
+    expect(said()).toEqual(['eu take moves']);
+    expect(leftIn(ap, after)).toBe(2);
+  });
+
+  it('is given back in the old region if the new one denies it', async () => {
+    const { count, settle, leftIn, eu } = openMoving();
+    await count({ placed: [after] });
+    await count({ placed: [after] });
+    expect(await count()).toMatchObject({ results: [{}, { outcome: { allowed: false } }] });
+    await settle();
+    expect(leftIn(eu, before)).toBe(2);
+  });
+
+  it('is charged in the new region if the old one does not answer', async () => {
+    const { count, asked, eu } = openMoving();
+    does(eu, asked, fails('unavailable'));
+    expect(await count()).toMatchObject({
+      charged: [{ check: { region: 'ap' } }],
+      missing: [{ id: 'moves' }],
+    });
+  });
+
+  it('waits for no other check, and no other check waits for it', async () => {
+    const { count, said } = openMoving([near(), before, after]);
+    await count();
+    expect(takesOf(said())).toEqual(['us take near', 'eu take moves', 'ap take moves']);
+  });
+
+  it('is charged once in a region that counts it both ways', async () => {
+    const split = { ...before, parts: new Map([['us', { limit: 1, extra: undefined }]]), at: undefined };
+    const central = { ...before, parts: new Map([['us', { limit: 2, extra: undefined }]]), at: 'us' };
+    const { count, said } = openMoving([split, central]);
+    await count();
+    expect(takesOf(said())).toEqual(['us take moves']);
+  });
+
+  it('is peeked at in both regions at the same time', async () => {
+    const { count } = openMoving();
+    expect((await count({ operation: 'peek' })).tookMs).toBe(100);
   });
 });
 
