@@ -2,6 +2,7 @@
 import type { Bindings } from './bindings.ts';
 import { type Config, parseConfig } from './config.ts';
 import { randomId } from './core/digest.ts';
+import type { AttemptGuard } from './core/ports/attempt-guard.ts';
 import { createBreaker } from './core/regions/breaker.ts';
 import { createCollected } from './core/telemetry/collected.ts';
 import type { MetricSums } from './core/telemetry/metric-sums.ts';
@@ -105,6 +106,11 @@ export function createIsolateServices(env: Bindings, source?: RulesSource): Isol
     isolateId,
     now,
   });
+  const attempts = whenNeeded(
+    () => import('./admin/failed-attempts.ts'),
+    ({ createAttemptGuard }) => createAttemptGuard({ regions, deadlineMs, now }),
+  );
+  const guardAttempt: AttemptGuard = async (attempt) => (await attempts())(attempt);
   const management = whenNeeded(
     () => import('./management.ts'),
     ({ createManagement }) =>
@@ -121,6 +127,7 @@ export function createIsolateServices(env: Bindings, source?: RulesSource): Isol
           origins: config.origins,
           isLogOnly: config.isLogOnly,
           leasedOf: limiter.leasedOf,
+          guardAttempt,
         },
         publishing: { kv, regions, deployment: config.deployment, onError: reportAs('publish-incomplete') },
         databaseCheckMinutes: config.databaseCheckMinutes,
@@ -193,6 +200,7 @@ export function createIsolateServices(env: Bindings, source?: RulesSource): Isol
       },
       admin: async (request, context) => (await management()).admin(request, context),
       adminRefusal: async (request) => (await management()).adminRefusal(request),
+      guardAttempt,
       page: async (request, health) => (await management()).page(request, health),
       metrics: async () => (await management()).metrics(),
       telemetry,

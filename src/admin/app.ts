@@ -1,9 +1,10 @@
 // The admin route: authentication, body limits, errors. The routes themselves are in routes/, a file for each group. It
 // is loaded with the first admin request, so the gateway never pays for it.
 import { OpenAPIHono } from '@hono/zod-openapi';
-import { bodyLimit } from 'hono/body-limit';
 import { HTTPException } from 'hono/http-exception';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
+import { bodyTooLarge } from '../core/problem.ts';
+import { readAtMost } from '../core/read-at-most.ts';
 import { createAuth, createGate, type Gate } from './auth.ts';
 import { postgresProblem } from './postgres-problems.ts';
 import { AdminError, type AdminProblem, invalidBody, invalidRequest, render } from './problems.ts';
@@ -19,10 +20,13 @@ const IMPORT_PATH = `${OWN_PREFIX}/admin/import`;
 export function createAdminApp(services: AdminServices, gate: Gate = createGate(services)): AdminApp {
   const app = createRouter().basePath(`${OWN_PREFIX}/admin`);
   app.use(createAuth(gate));
-  app.use((c, next) => (c.req.path === IMPORT_PATH ? limitImport : limitBody)(c, next));
   app.use(async (c, next) => {
-    c.req.raw = withBody(c.req.raw);
-    await next();
+    const mostBytes = c.req.path === IMPORT_PATH ? MAX_BYTES_OF_AN_IMPORT : MAX_BYTES;
+    const { raw } = c.req;
+    const body = raw.body && (await readAtMost(raw.body, mostBytes));
+    if (body === undefined) return bodyTooLarge(mostBytes);
+    c.req.raw = withBody(body ? new Request(raw, { body }) : raw);
+    return next();
   });
   for (const addRoutes of ROUTE_GROUPS) addRoutes(app, services);
   app.notFound((c) => nothingHere(app, c.req.path));
@@ -61,21 +65,6 @@ function nothingHere({ routes }: AdminApp, path: string): Response {
 
 const toPattern = (path: string) =>
   new RegExp(`^${path.replaceAll('.', '\\.').replace(/:[^/]+/g, '[^/]+')}$`);
-
-const bodyOfAtMost = (mostBytes: number) =>
-  bodyLimit({
-    maxSize: mostBytes,
-    onError: () =>
-      render({
-        status: 413,
-        code: 'body-too-large',
-        title: 'The body is too large',
-        detail: `At most ${mostBytes / MEBIBYTE} MiB.`,
-      }),
-  });
-
-const limitImport = bodyOfAtMost(MAX_BYTES_OF_AN_IMPORT);
-const limitBody = bodyOfAtMost(MAX_BYTES);
 
 const NOT_JSON: AdminProblem = {
   status: 415,

@@ -4,10 +4,11 @@ import type { MiddlewareHandler } from 'hono';
 import { hasAdminCredentials, parseAuthorization } from '../core/authorization.ts';
 import { isSameText, textFromBase64 } from '../core/digest.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
+import { problem, tooManyAttempts, UNAUTHORIZED } from '../core/problem.ts';
 import { cookieIn } from '../core/session-cookie.ts';
 import { createTokenFinder } from '../core/token-finder.ts';
 import { type AccessVerdict, createAccessVerifier } from './access-jwt.ts';
-import { createFailedAttempts } from './failed-attempts.ts';
+import { createAttemptGuard } from './failed-attempts.ts';
 import { type AdminProblem, render } from './problems.ts';
 import type { Actor, AdminEnv, AdminServices, AdminToken } from './services.ts';
 import { createSessions, type Sessions } from './session.ts';
@@ -25,14 +26,14 @@ export const CSRF_HEADER = 'X-Weir-Csrf';
 
 /** Without `endedSessions`, logging out only deletes the cookie. */
 export type GateServices = Pick<AdminServices, 'auth' | 'regions' | 'deadlineMs' | 'sessionSecret' | 'now'> &
-  Partial<Pick<AdminServices, 'endedSessions'>>;
+  Partial<Pick<AdminServices, 'endedSessions' | 'guardAttempt'>>;
 
 export const sessionsOf = ({ auth, sessionSecret = '', endedSessions, now }: GateServices): Sessions =>
   createSessions({ tokens: auth.tokens, secret: sessionSecret, ended: endedSessions, now });
 
 export function createGate(services: GateServices, sessions: Sessions = sessionsOf(services)): Gate {
   const { auth, now } = services;
-  const attempts = createFailedAttempts(services);
+  const guardAttempt = services.guardAttempt ?? createAttemptGuard(services);
   const findToken = createTokenFinder(auth.tokens);
   const verifyAccess = auth.access && createAccessVerifier({ ...auth.access, now });
 
@@ -47,19 +48,11 @@ export function createGate(services: GateServices, sessions: Sessions = sessions
   return async (request) => {
     if (!hasAdminCredentials(request)) return unauthorized(request);
     const address = request.headers.get('CF-Connecting-IP') ?? 'unknown';
-    const knownWaitMs = await attempts.waitHereMs(address);
-    if (knownWaitMs > 0) return tooMany(knownWaitMs);
-    const verdict = await identify(request);
+    const verdict = await guardAttempt({ address, look: () => identify(request) });
+    if (verdict.kind === 'waiting') return tooManyAttempts(verdict.waitMs);
     if (verdict.kind === 'unavailable') return render(ACCESS_UNAVAILABLE);
     if (verdict.kind === 'answered') return render(verdict.problem);
-    // Counts in memory first, so that a flood of guesses does not reach Redis.
-    const ownWaitMs = verdict.kind === 'refused' ? await attempts.addHere(address) : 0;
-    // Failures in other isolates delay a right token, too. Otherwise guessing would not be slowed down.
-    const waitMs = ownWaitMs || (await attempts.waitMs(address));
-    if (waitMs > 0) return tooMany(waitMs);
-    if (verdict.kind === 'actor') return verdict.actor;
-    await attempts.add(address);
-    return unauthorized(request);
+    return verdict.kind === 'actor' ? verdict.actor : unauthorized(request);
   };
 }
 
@@ -124,10 +117,8 @@ const challengeTo = ({ headers }: Request) => ({
   'WWW-Authenticate': headers.get('Sec-Fetch-Mode') === 'navigate' ? 'Basic realm="weir"' : 'Bearer',
 });
 
-const unauthorized = (request: Request) => render(UNAUTHORIZED, challengeTo(request));
-const tooMany = (waitMs: number) => render(TOO_MANY, { 'Retry-After': String(Math.ceil(waitMs / 1000)) });
+const unauthorized = (request: Request) => problem(UNAUTHORIZED, challengeTo(request));
 
-const UNAUTHORIZED: AdminProblem = { status: 401, code: 'unauthorized', title: 'An admin token is needed' };
 export const READ_ONLY: AdminProblem = {
   status: 403,
   code: 'read-only-token',
@@ -159,12 +150,6 @@ const CROSS_SITE: AdminProblem = {
   status: 403,
   code: 'cross-site',
   title: 'Another site asked for this change',
-};
-const TOO_MANY: AdminProblem = {
-  status: 429,
-  code: 'too-many-attempts',
-  title: 'Too many failed attempts',
-  detail: 'Weir checks no token until the time in Retry-After has passed.',
 };
 const ACCESS_UNAVAILABLE: AdminProblem = {
   status: 503,

@@ -1,50 +1,68 @@
 // Slows down guessing of tokens: each address may fail ten times a minute. Weir counts failures in this isolate's
 // memory and, for all isolates together, in Redis. While Redis is down, only memory counts.
+//
+// What an address is told while it waits must not depend on its token. Otherwise the answer would say whether a guess
+// was right, and guessing would have no limit.
+import { createBoundedCache } from '../core/bounded-cache.ts';
 import { createBoundedCounters } from '../core/counting/bounded-counters.ts';
 import type { Answer, Check, Operation } from '../core/counting/check.ts';
 import { runChecks } from '../core/counting/counters.ts';
 import { subjectKey } from '../core/counting/keys.ts';
 import { countedIp } from '../core/matching/ip.ts';
+import type { AttemptGuard, Waiting } from '../core/ports/attempt-guard.ts';
+import type { CounterStore } from '../core/ports/counter-store.ts';
 import type { AdminServices } from './services.ts';
 
 const MAX_FAILURES = 10;
 const WINDOW_MS = 60_000;
 /** In memory. The address that failed longest ago is forgotten first. */
 const MAX_ADDRESSES = 10_000;
-
-export interface FailedAttempts {
-  /** How long the address must wait by this isolate's memory; 0 if it may try now. */
-  waitHereMs(address: string): Promise<number>;
-  /** Counts a failure in this isolate. Returns 0 if there was room for it, else the wait. */
-  addHere(address: string): Promise<number>;
-  /** How long the address must wait by Redis; 0 if it may try now, or if Redis does not answer. */
-  waitMs(address: string): Promise<number>;
-  add(address: string): Promise<void>;
-}
+/**
+ * After a right token, Redis is not asked about its address for this long, so that not every check of a busy back-end
+ * waits for this call. Failures in this isolate count all the same.
+ */
+const TRUSTED_MS = 5_000;
 
 type Needed = Pick<AdminServices, 'regions' | 'deadlineMs' | 'now'>;
 
-export function createFailedAttempts({ regions, deadlineMs, now }: Needed): FailedAttempts {
-  const store = regions[0]?.store;
+export function createAttemptGuard({ regions, deadlineMs, now }: Needed): AttemptGuard {
   const own = createBoundedCounters(MAX_ADDRESSES);
+  /** By address: until when Redis makes it wait; 0 if it need not. */
+  const told = createBoundedCache<number>(MAX_ADDRESSES);
 
-  const runHere = async (operation: Operation, address: string) =>
-    waitOf(runChecks(operation, [await toCheck(address)], now(), own));
+  const runHere = (operation: Operation, check: Check) => waitOf(runChecks(operation, [check], now(), own));
   /** Ignores errors: a right token must work while Redis is down, and memory still slows down wrong tokens. */
-  const runThere = async (operation: Operation, address: string) => {
-    const call = { operation, checks: [await toCheck(address)] };
-    return waitOf(await store?.run(call, AbortSignal.timeout(deadlineMs)).catch(() => undefined));
-  };
+  const runThere = async (store: CounterStore | undefined, operation: Operation, check: Check) =>
+    waitOf(
+      await store
+        ?.run({ operation, checks: [check] }, AbortSignal.timeout(deadlineMs))
+        .catch(() => undefined),
+    );
 
-  return {
-    waitHereMs: (address) => runHere('peek', address),
-    addHere: (address) => runHere('take', address),
-    waitMs: (address) => runThere('peek', address),
-    async add(address) {
-      await runThere('take', address);
-    },
+  return async ({ address, look, store = regions[0]?.store }) => {
+    const check = await toCheck(address);
+    const toldUntilMs = () => told.get(check.key, now());
+    const knownMs = Math.max(runHere('peek', check), (toldUntilMs() ?? 0) - now());
+    if (knownMs > 0) return waiting(knownMs);
+    const verdict = await look();
+    const isRefused = verdict.kind === 'refused';
+    // Memory comes first, so that a flood of guesses does not reach Redis. A right token asks memory again, because
+    // wrong ones may have come meanwhile.
+    const ownMs = runHere(isRefused ? 'take' : 'peek', check);
+    if (ownMs > 0) return waiting(ownMs);
+    const isTrusted = !isRefused && toldUntilMs() === 0;
+    const waitMs = isTrusted ? 0 : await runThere(store, 'peek', check);
+    if (waitMs > 0) {
+      told.set(check.key, now() + waitMs, now() + waitMs);
+      return waiting(waitMs);
+    }
+    if (isRefused) await runThere(store, 'take', check);
+    if (verdict.kind === 'actor' && !isTrusted) told.set(check.key, 0, now() + TRUSTED_MS);
+    return verdict;
   };
 }
+
+const waiting = (waitMs: number): Waiting => ({ kind: 'waiting', waitMs });
 
 const waitOf = (answer: Answer | undefined): number => answer?.outcomes[0]?.retryAfterMs ?? 0;
 

@@ -4,6 +4,7 @@ import type { OriginPolicy } from '../core/matching/origin.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { Scope } from '../core/matching/rule.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
+import type { AttemptGuard } from '../core/ports/attempt-guard.ts';
 import type { CounterStore } from '../core/ports/counter-store.ts';
 import type { WeightedRegion } from '../core/regions/parts.ts';
 import type { HowToPublish, Publication } from '../rules/publishing/publish.ts';
@@ -27,6 +28,8 @@ export interface AdminServices {
   /** A part of the keys that sign sessions of the page. */
   readonly sessionSecret?: string | undefined;
   readonly endedSessions: EndedSessions;
+  /** Shared with the route for checks, which accepts the same tokens. */
+  readonly guardAttempt?: AttemptGuard;
   /** Which origins routes may have. */
   readonly origins: OriginPolicy;
   /** Returns a subject as denials and usage store it. Left out: in plain text. */

@@ -1,12 +1,13 @@
 // POST /_weir/check, and /refund and /settle below it, for tokens of role `check` or `admin`.
 import { parseAuthorization } from '../core/authorization.ts';
 import type { AfterResponse } from '../core/ports/after-response.ts';
-import { problem } from '../core/problem.ts';
+import { problem, tooManyAttempts, UNAUTHORIZED } from '../core/problem.ts';
+import { readAtMost } from '../core/read-at-most.ts';
 import { createTokenFinder } from '../core/token-finder.ts';
 import { CheckError, readCall, readKeyHeader, readRefunding, readSettling } from './check-messages.ts';
 import { type Checks, createChecks } from './checks.ts';
 import { unknownRegion } from './refusals.ts';
-import type { Services } from './services.ts';
+import type { CheckToken, Services } from './services.ts';
 
 const MAX_BYTES = 64 * 1024;
 
@@ -20,9 +21,16 @@ export function createCheckRoute(services: Services) {
   /** The answer to a caller who may not check. Wrong tokens count towards the limit of failed admin log-ins. */
   const refusalTo = async (request: Request): Promise<Response | undefined> => {
     const { scheme, credentials } = parseAuthorization(request.headers.get('Authorization') ?? '');
-    const token = scheme === 'bearer' ? await findToken(credentials) : undefined;
-    if (token && token.role !== 'read') return undefined;
-    return (await services.adminRefusal(request)) ?? problem(NOT_FOR_CHECKS);
+    if (scheme !== 'bearer') return (await services.adminRefusal(request)) ?? problem(NOT_FOR_CHECKS);
+    const verdict = await services.guardAttempt({
+      address: request.headers.get('CF-Connecting-IP') ?? 'unknown',
+      look: async () => toVerdict(await findToken(credentials)),
+      // The nearest, because every check waits for it now and then.
+      store: services.regionsOf(request)?.[0].store,
+    });
+    if (verdict.kind === 'waiting') return tooManyAttempts(verdict.waitMs);
+    if (verdict.kind === 'refused') return problem(UNAUTHORIZED, { 'WWW-Authenticate': 'Bearer' });
+    return verdict.role === 'read' ? problem(NOT_FOR_CHECKS) : undefined;
   };
 
   const answer = async (request: Request, afterResponse: AfterResponse): Promise<Response> => {
@@ -75,11 +83,14 @@ function withKey(request: Request, body: unknown) {
   };
 }
 
+const toVerdict = (token: CheckToken | undefined) =>
+  token ? ({ kind: 'actor', role: token.role } as const) : ({ kind: 'refused' } as const);
+
 async function readBody(request: Request): Promise<unknown> {
-  const text = await request.text();
-  if (text.length > MAX_BYTES) throw new CheckError(413, 'body-too-large', ['the body: at most 64 KiB']);
+  const bytes = await readAtMost(request.body, MAX_BYTES);
+  if (!bytes) throw new CheckError(413, 'body-too-large', ['the body: at most 64 KiB']);
   try {
-    return JSON.parse(text);
+    return JSON.parse(new TextDecoder().decode(bytes));
   } catch {
     throw new CheckError(400, 'invalid-json', ['the body: is not JSON']);
   }

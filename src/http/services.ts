@@ -1,5 +1,6 @@
 // The interfaces that the HTTP side needs. wiring.ts provides the real parts.
 import type { ExecutionContext } from 'hono';
+import type { AttemptGuard } from '../core/ports/attempt-guard.ts';
 import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
 import type { Telemetry } from '../core/ports/telemetry.ts';
 import type { Limiter } from '../limiter/limiter.ts';
@@ -49,6 +50,8 @@ export interface Services {
   readonly admin: (request: Request, context: ExecutionContext) => Promise<Response>;
   /** The refusal of a request without valid admin credentials; undefined if it may read what admins read. */
   readonly adminRefusal: (request: Request) => Promise<Response | undefined>;
+  /** Slows down guessing of tokens. */
+  readonly guardAttempt: AttemptGuard;
   /** The page for people: /_weir/, its plain views, and how they log in and out. */
   readonly page: (request: Request, health: () => Promise<Response>) => Promise<Response>;
   /** GET /_weir/metrics, for callers that may read what admins read. */

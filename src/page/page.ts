@@ -5,13 +5,14 @@ import { render } from '../admin/problems.ts';
 import { CLOSED_SESSION, type Sessions } from '../admin/session.ts';
 import { hasAdminCredentials } from '../core/authorization.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
-import { problem } from '../core/problem.ts';
+import { bodyTooLarge, problem } from '../core/problem.ts';
+import { readAtMost } from '../core/read-at-most.ts';
 import { HALF_LOGGED_OUT, reasonOf, renderFrame, renderLogIn } from './documents.tsx';
 import { plainViewOf, renderPlain } from './plain/plain.tsx';
 
 const HOME = `${OWN_PREFIX}/`;
 /** Enough for a token and the name of its field. */
-const MAX_FORM_LENGTH = 8_192;
+const MAX_FORM_BYTES = 8 * 1024;
 
 export interface PageOptions {
   readonly gate: Gate;
@@ -37,6 +38,7 @@ export function createPage({ gate, sessions, admin }: PageOptions): Page {
 
   const logIn = async (request: Request): Promise<Response> => {
     const token = await tokenIn(request);
+    if (token === undefined) return bodyTooLarge(MAX_FORM_BYTES);
     const headers = new Headers({ Authorization: `Bearer ${token}` });
     const address = request.headers.get('CF-Connecting-IP');
     if (address !== null) headers.set('CF-Connecting-IP', address);
@@ -75,8 +77,11 @@ async function logInAgain(answer: Response): Promise<Response> {
   return document(renderLogIn(reasonOf({ status: answer.status, seconds })), answer.status);
 }
 
-async function tokenIn(request: Request): Promise<string> {
-  const text = (await request.text()).slice(0, MAX_FORM_LENGTH);
+/** Undefined if the form is too long. Anybody can send one, so Weir reads no more of it than a token needs. */
+async function tokenIn(request: Request): Promise<string | undefined> {
+  const bytes = await readAtMost(request.body, MAX_FORM_BYTES);
+  if (!bytes) return undefined;
+  const text = new TextDecoder().decode(bytes);
   // A token has only characters that a header can hold.
   return (new URLSearchParams(text).get('token') ?? '').trim().replace(/[^\x21-\x7e]/g, '?');
 }

@@ -166,6 +166,18 @@ describe('failed attempts', () => {
     return seen;
   };
 
+  const countCalls = () => {
+    const calls: string[] = [];
+    const counted: CounterStore = {
+      ...store,
+      run(call, signal) {
+        calls.push(call.operation);
+        return store.run(call, signal);
+      },
+    };
+    return { calls, counted };
+  };
+
   test('are answered ten times a minute; after that even a right token is refused', async () => {
     const { call } = createGate({ regions: [{ name: 'eu', share: 1, store }] });
     expect(await statuses(10, () => call(wrong))).toEqual(Array(10).fill(401));
@@ -186,15 +198,47 @@ describe('failed attempts', () => {
     expect((await one.call({ ...right, ip: '192.0.2.2' })).status).toBe(200);
   });
 
+  test('in a burst give a right token among them the answer that wrong ones get', async () => {
+    const { call } = createGate({ regions: [{ name: 'eu', share: 1, store }] });
+    const burst = Array.from({ length: 30 }, (_, i) => call(i < 15 ? wrong : right));
+    const seen = (await Promise.all(burst)).map(({ status }) => status);
+    expect(seen).toEqual([...Array(10).fill(401), ...Array(20).fill(429)]);
+  });
+
+  test('that Redis has counted are remembered: no token is looked at until the minute ends', async () => {
+    const { calls, counted } = countCalls();
+    const elsewhere = createGate({ regions: [{ name: 'eu', share: 1, store }] });
+    await statuses(10, () => elsewhere.call(wrong));
+    const { call } = createGate({ regions: [{ name: 'eu', share: 1, store: counted }] });
+    const answers = [];
+    for (const one of [right, wrong, right, wrong, ...Array(20).fill(wrong), right])
+      answers.push(await (await call(one)).text());
+    expect(new Set(answers).size).toBe(1);
+    expect(answers[0]).toContain('too-many-attempts');
+    expect(calls).toEqual(['peek']);
+  });
+
+  test('of nobody: a right token asks Redis once in five seconds, even while Redis is frozen', async () => {
+    let nowMs = Date.now();
+    const { calls, counted } = countCalls();
+    const { call } = createGate({
+      regions: [{ name: 'eu', share: 1, store: counted }],
+      deadlineMs: 50,
+      now: () => nowMs,
+    });
+    expect(await statuses(5, () => call(right))).toEqual(Array(5).fill(200));
+    expect(calls).toHaveLength(1);
+    await redis.redis.freeze();
+    nowMs += 5_000;
+    expect(await statuses(5, () => call(right))).toEqual(Array(5).fill(200));
+    expect(calls).toHaveLength(2);
+    // A wrong token from the same address is counted all the same.
+    expect(await statuses(11, () => call(wrong))).toEqual([...Array(10).fill(401), 429]);
+    redis.redis.thaw();
+  });
+
   test('beyond the tenth in a minute cost no call to Redis', async () => {
-    const calls: string[] = [];
-    const counted: CounterStore = {
-      ...store,
-      run(call, signal) {
-        calls.push(call.operation);
-        return store.run(call, signal);
-      },
-    };
+    const { calls, counted } = countCalls();
     const { call } = createGate({ regions: [{ name: 'eu', share: 1, store: counted }] });
     await statuses(10, () => call(wrong));
     const spent = calls.length;
