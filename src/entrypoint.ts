@@ -8,10 +8,10 @@ export class Weir extends WorkerEntrypoint<Bindings> {
   /** Throws if the call is invalid; the error says why. A denial is an answer, not an error. */
   async check(call: CheckCall): Promise<CheckAnswer> {
     const { services } = isolateOf(this.env);
-    const { createServiceChecks, readCall } = await import('./http/own-answers.ts');
+    const { serviceChecks, readCall } = await import('./http/own-answers.ts');
     const regions = services.regionsOf() ?? services.regions;
     const afterResponse = (work: Promise<unknown>) => this.ctx.waitUntil(work);
-    return createServiceChecks(services).check(readCall(call), { regions, afterResponse });
+    return serviceChecks(services).check(readCall(call), { regions, afterResponse });
   }
 
   /** Gives back all charges of a check, once. */
@@ -28,7 +28,7 @@ export class Weir extends WorkerEntrypoint<Bindings> {
   }
 
   async #checks() {
-    const { createServiceChecks, readRefunding, readSettling } = await import('./http/own-answers.ts');
-    return { checks: createServiceChecks(isolateOf(this.env).services), readRefunding, readSettling };
+    const { serviceChecks, readRefunding, readSettling } = await import('./http/own-answers.ts');
+    return { checks: serviceChecks(isolateOf(this.env).services), readRefunding, readSettling };
   }
 }

@@ -5,7 +5,7 @@ import type { NamedRule } from '../core/matching/named-rules.ts';
 import { planMatches, type RuleCheck } from '../core/matching/plan.ts';
 import type { Scope } from '../core/matching/rule.ts';
 import type { CompiledRule, Match, Snapshot } from '../core/matching/snapshot.ts';
-import { CheckError, type ReadCall } from './check-messages.ts';
+import type { ReadCall } from './check-messages.ts';
 
 export interface CheckPlanOptions {
   readonly ipv6Prefix: number;
@@ -21,12 +21,17 @@ export interface PlannedCheck {
 
 type One = ReadCall['checks'][number];
 
-/** Throws a CheckError if a rule is unknown, or if a subject does not fit the scope of its rule. */
+export interface CheckPlan {
+  readonly checks: readonly PlannedCheck[];
+  /** Why the call does not fit these rules: a rule is unknown, or a subject does not fit the scope of its rule. */
+  readonly problems: readonly string[];
+}
+
 export async function planChecks(
   snapshot: Snapshot,
   checks: ReadCall['checks'],
   options: CheckPlanOptions,
-): Promise<PlannedCheck[]> {
+): Promise<CheckPlan> {
   const problems: string[] = [];
   const planned = await Promise.all(
     checks.map((one, i) => planOne(snapshot, { one, at: `checks[${i}]`, problems }, options)),
@@ -37,8 +42,7 @@ export async function planChecks(
     problems.push(
       'checks: two entries name the same rule and subject; send one entry with the sum of their costs',
     );
-  if (problems.length > 0) throw new CheckError(400, 'invalid-body', problems);
-  return all;
+  return { checks: all, problems };
 }
 
 interface Place {

@@ -11,11 +11,18 @@ import type { CheckToken, Services } from './services.ts';
 
 const MAX_BYTES = 64 * 1024;
 
-export const createServiceChecks = (services: Services): Checks =>
-  createChecks({ ...services, ipv6Prefix: services.identity.ipv6Prefix });
+const checksOf = new WeakMap<Services, Checks>();
+
+/** The checks of an isolate, for the route and for service bindings. */
+export function serviceChecks(services: Services): Checks {
+  const made =
+    checksOf.get(services) ?? createChecks({ ...services, ipv6Prefix: services.identity.ipv6Prefix });
+  checksOf.set(services, made);
+  return made;
+}
 
 export function createCheckRoute(services: Services) {
-  const checks = createServiceChecks(services);
+  const checks = serviceChecks(services);
   const findToken = createTokenFinder(services.check.tokens);
 
   /** The answer to a caller who may not check. Wrong tokens count towards the limit of failed admin log-ins. */
@@ -106,6 +113,7 @@ const TITLES: Readonly<Record<string, string>> = {
   'idempotency-key-reused': 'The key was used for another call',
   'in-progress': 'The same call is still in progress',
   'counters-unavailable': 'Redis does not answer',
+  'rules-unavailable': 'The rules may be old',
   'invalid-json': 'The body is not JSON',
   'body-too-large': 'The body is too large',
 };

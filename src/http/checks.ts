@@ -10,13 +10,15 @@ import { centralRegionOf, type WeightedRegion } from '../core/regions/parts.ts';
 import { createLedger, type Ledger } from '../limiter/ledger.ts';
 import { atEachStore, type PastCharge, settlementOf } from '../limiter/past-charge.ts';
 import type { Regions } from '../limiter/region.ts';
+import { createRulesRefresh, type Refreshed } from '../limiter/rules-refresh.ts';
 import { createChargeIds, type RegionCharge } from './charge-id.ts';
 import { type CheckAnswer, CheckError, type ReadCall } from './check-messages.ts';
 import { type PlannedCheck, planChecks } from './check-plan.ts';
 import type { Services } from './services.ts';
 import { waitOf } from './throttle.ts';
 
-export interface CheckServices extends Pick<Services, 'limiter' | 'log' | 'now' | 'deadlineMs' | 'regions'> {
+export interface CheckServices
+  extends Pick<Services, 'limiter' | 'log' | 'now' | 'deadlineMs' | 'regions' | 'snapshots'> {
   readonly ipv6Prefix: number;
   readonly check: CheckOptions;
 }
@@ -49,6 +51,7 @@ const PENDING = 'pending';
 export function createChecks(services: CheckServices): Checks {
   const { limiter, log, now, deadlineMs } = services;
   const ids = createChargeIds(services.check.secret);
+  const refresh = createRulesRefresh(services);
   const stores = new Map(services.regions.map(({ name, store }) => [name, store]));
 
   /** Weir always keeps the record of a name in the same region, whichever region the call comes from. */
@@ -62,11 +65,20 @@ export function createChecks(services: CheckServices): Checks {
   const decide = async (call: ReadCall, { regions, afterResponse }: Asked): Promise<CheckAnswer> => {
     const ledger = createLedger((error) => log.error('charge-not-settled', error));
     const operation = call.isPeek ? 'peek' : 'take';
+    const request = { regions, operation, ledger, afterResponse } as const;
     let planned: readonly PlannedCheck[] = [];
-    let step = await limiter.begin({ regions, operation, ledger, afterResponse });
+    let mayRefresh = true;
+    let step = await limiter.begin(request);
     while (step.kind === 'round') {
       const options = { ipv6Prefix: services.ipv6Prefix, nowMs: now(), seatId: randomId };
-      planned = await planChecks(step.snapshot, call.checks, options);
+      const plan = await planChecks(step.snapshot, call.checks, options);
+      if (plan.problems.length > 0) {
+        expectNewer(plan.problems, mayRefresh ? await refresh(step.snapshot, request) : 'same');
+        mayRefresh = false;
+        step = await limiter.begin(request);
+        continue;
+      }
+      planned = plan.checks;
       step = await limiter.decide(step, { kind: 'checks', checks: planned.map(({ check }) => check) });
     }
     return toAnswer(step.decision, planned, await idOf(ledger, step.decision));
@@ -153,6 +165,16 @@ export function createChecks(services: CheckServices): Checks {
       await run('refund', refunded);
     },
   };
+}
+
+/** Throws unless there are newer rules, by which the call may be valid. */
+function expectNewer(problems: readonly string[], refreshed: Refreshed): void {
+  if (refreshed === 'same') throw new CheckError(400, 'invalid-body', problems);
+  if (refreshed === 'unknown')
+    throw new CheckError(503, 'rules-unavailable', [
+      ...problems,
+      'the rules of this isolate may be old: no region confirms them, or newer ones cannot be loaded',
+    ]);
 }
 
 async function available<T>(work: () => Promise<T>): Promise<T> {

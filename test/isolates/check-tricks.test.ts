@@ -75,3 +75,65 @@ describe('an idempotency key in a header', () => {
     });
   });
 });
+
+describe('an isolate that gets only checks', () => {
+  const only = { isolate: 'two' } as const;
+  const rule = { scope: 'user', algorithm: 'fixed-window', limit: 5, windowSeconds: 86_400, central: true };
+  const create = (name: string) =>
+    weir.admin<{ id: string }>('/rules', { method: 'POST', body: { ...rule, name, resource: `/${name}` } });
+  const change = (id: string, body: object) => weir.admin(`/rules/${id}`, { method: 'PATCH', body });
+  const isAccepted = (body: object) => expect.poll(async () => (await post('', body, only)).status).toBe(200);
+
+  it('knows a rule as soon as it is published, whether a check names it by rule or by policy', async () => {
+    expect((await post('', { rule: 'jobs', subject: 'a' }, only)).status).toBe(200);
+    await create('brand-new');
+    expect((await post('', { rule: 'brand-new', subject: 'a' }, only)).status).toBe(200);
+    await create('newer');
+    await isAccepted({ policy: 'newer-user', subject: 'a' });
+  });
+
+  it('follows a rule that a check fits only now: another scope, another name, no other of that name', async () => {
+    const { id } = await create('moves');
+    await isAccepted({ rule: 'moves', subject: 'a' });
+    await change(id, { scope: 'global' });
+    await isAccepted({ rule: 'moves' });
+    await change(id, { name: 'has moved' });
+    await isAccepted({ rule: 'has moved' });
+    const twins = { ...rule, resource: '/twins', policy: 'twins' };
+    await weir.admin('/rules', { method: 'POST', body: { ...twins, name: 'left', methods: ['GET'] } });
+    const right = { ...twins, name: 'right', methods: ['POST'] };
+    const { id: other } = await weir.admin<{ id: string }>('/rules', { method: 'POST', body: right });
+    const problem = 'checks[0].policy: names several rules; use the id of one of them';
+    const problems = async () => (await post('', { policy: 'twins', subject: 'a' }, only)).body.problems;
+    await expect.poll(problems).toEqual([problem]);
+    await weir.admin(`/rules/${other}`, { method: 'DELETE' });
+    await isAccepted({ policy: 'twins', subject: 'a' });
+  });
+
+  it('follows a changed limit, also in answers that only look, and refuses a rule that is gone', async () => {
+    const { id } = await create('changes');
+    const limitOf = async (peek: boolean) =>
+      (await post('', { rule: 'changes', subject: 'a', peek }, only)).body.results?.[0].limit;
+    await expect.poll(() => limitOf(false)).toBe(5);
+    await change(id, { limit: 7 });
+    await expect.poll(() => limitOf(true)).toBe(7);
+    await change(id, { limit: 9 });
+    await expect.poll(() => limitOf(false)).toBe(9);
+    await weir.admin(`/rules/${id}`, { method: 'DELETE' });
+    await expect
+      .poll(async () => (await post('', { rule: 'changes', subject: 'a' }, only)).body.problems)
+      .toEqual(['checks[0].rule: there is no such rule in force']);
+  });
+
+  it('shows a new rule in quotas, too', async () => {
+    const limits = async () => {
+      const answer = await weir.call('/_weir/quota', only);
+      const { limits: seen } = (await answer.json()) as { limits: { rule: string }[] };
+      return seen.map((limit) => limit.rule);
+    };
+    await limits();
+    const body = { ...rule, name: 'of addresses', scope: 'ip', resource: '/of-addresses' };
+    await weir.admin('/rules', { method: 'POST', body });
+    await expect.poll(limits).toContain('of-addresses-ip');
+  });
+});

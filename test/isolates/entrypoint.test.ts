@@ -123,6 +123,13 @@ it.each([-1, -1_000, 1.5, null, '3', 1e300])(
   },
 );
 
+it('a Worker can use a rule as soon as it is published', async () => {
+  await call('check', { rule: 'jobs', subject: 'eve', peek: true });
+  const rule = { name: 'later', resource: '/later', scope: 'user', algorithm: 'fixed-window', limit: 5 };
+  await weir.admin('/rules', { method: 'POST', body: { ...rule, windowSeconds: 60 } });
+  expect(await call('check', { rule: 'later', subject: 'eve' })).toMatchObject({ result: { allowed: true } });
+});
+
 it('a call that is not valid throws an error that names the problem', async () => {
   expect(await call('check', { rule: 'nothing', subject: 'ann' })).toEqual({
     threw: 'checks[0].rule: there is no such rule in force',

@@ -1,0 +1,67 @@
+// A check that the rules at hand cannot plan makes the isolate read the announcement, a few times a second at most.
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { createRulesRefresh } from '../../src/limiter/rules-refresh.ts';
+import { createRegion } from './fake-regions.ts';
+import { createSource, snapshotOf } from './limiter-harness.ts';
+
+beforeEach(() => void vi.useFakeTimers({ now: 1_800_000_000_000 }));
+afterEach(() => void vi.useRealTimers());
+
+interface Situation {
+  readonly announces?: string;
+  readonly isDown?: boolean;
+  readonly isCode?: boolean;
+}
+
+function open({ announces = 'this', isDown = false, isCode = false }: Situation = {}) {
+  let reads = 0;
+  const snapshot = snapshotOf('old');
+  const source = createSource({ current: () => snapshot, isConfirmed: () => !isDown });
+  source.announces = isCode ? '' : 'this';
+  const region = createRegion('us', {});
+  const board = {
+    ...region.board,
+    async read() {
+      reads += 1;
+      if (isDown) throw new Error('down');
+      return announces;
+    },
+  };
+  const refresh = createRulesRefresh({ snapshots: source, deadlineMs: 100, now: () => Date.now() });
+  const request = { regions: [{ ...region, board }], afterResponse: () => {} } as const;
+  return {
+    refresh: () => refresh(snapshot, request),
+    another: () => refresh(snapshotOf('x'), request),
+    reads: () => reads,
+  };
+}
+
+it('loads what is announced', async () => {
+  expect(await open({ announces: 'that' }).refresh()).toBe('newer');
+});
+
+it('says that the rules are the same, and reads at most five times a second', async () => {
+  const { refresh, reads } = open();
+  for (let i = 0; i < 50; i += 1) expect(await refresh()).toBe('same');
+  expect(reads()).toBe(5);
+  await Promise.all(Array.from({ length: 50 }, refresh));
+  expect(reads()).toBe(5);
+  vi.setSystemTime(Date.now() + 1_000);
+  await Promise.all(Array.from({ length: 50 }, refresh));
+  expect(reads()).toBe(10);
+});
+
+it('does not know, if no region answers, until one does', async () => {
+  const { refresh } = open({ isDown: true });
+  for (let i = 0; i < 10; i += 1) expect(await refresh()).toBe('unknown');
+});
+
+it('reads nothing, if another request has loaded other rules meanwhile', async () => {
+  const { another, reads } = open();
+  expect([await another(), reads()]).toEqual(['newer', 0]);
+});
+
+it('reads nothing, if the rules are in code', async () => {
+  const { refresh, reads } = open({ isCode: true });
+  expect([await refresh(), reads()]).toEqual(['same', 0]);
+});
