@@ -1,4 +1,5 @@
-// Calls the admin API with the session of the person at the page. Changes carry its CSRF token.
+// Calls the admin API with the session of the person at the page. Every call carries its CSRF token: without it, Weir
+// answers no script.
 
 const ADMIN = '/_weir/admin';
 const { csrf = '', role = 'read', name = '' } = document.body.dataset;
@@ -42,7 +43,7 @@ export interface CallOptions {
 /** The answer itself, for code that needs its headers. */
 export async function call(path: string, { method = 'GET', body, signal, ifMatch }: CallOptions = {}) {
   const headers = new Headers();
-  if (method !== 'GET' && csrf !== '') headers.set('X-Weir-Csrf', csrf);
+  if (csrf !== '') headers.set('X-Weir-Csrf', csrf);
   if (body !== undefined) headers.set('Content-Type', 'application/json');
   if (ifMatch !== undefined) headers.set('If-Match', ifMatch);
   const sent = body === undefined ? {} : { body: JSON.stringify(body) };

@@ -20,6 +20,8 @@ export interface Bindings {
   readonly ADMIN_TOKENS?: string;
   /** Cloudflare Access in front of the admin route, as JSON: teamDomain, audience, admins (e-mail addresses). */
   readonly ADMIN_ACCESS?: string;
+  /** The host that alone answers the page, the admin route and metrics, such as `weir-admin.example.com`. */
+  readonly ADMIN_HOST?: string;
   /** `production` (default) or `development`, which enables X-Weir-Region. */
   readonly ENVIRONMENT?: string;
   /** Time for one decision with all its attempts. After that, this isolate decides alone (250). */

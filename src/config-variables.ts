@@ -1,5 +1,6 @@
 // The shapes of all variables and bindings. config.ts parses them and checks them together.
 import { parseOrigin } from './core/matching/origin.ts';
+import { hostOf } from './core/matching/origin-routes.ts';
 import { ENFORCEMENTS } from './core/matching/settings.ts';
 import { isServesCode } from './core/regions/nearest.ts';
 import {
@@ -87,6 +88,15 @@ const access = json(
   }),
 );
 
+const NO_HOST = 'must be a host name such as weir-admin.example.com, without scheme, port or path';
+
+/** The URL parser writes the name as the runtime writes that of a request: in lower case, international names encoded. */
+const adminHost: Shape<string> = (value, at, problems) => {
+  const written = typeof value === 'string' && /^[^\s/?#@:\\%]{1,254}$/.test(value) ? `https://${value}` : '';
+  const host = URL.canParse(written) ? hostOf(new URL(written).href) : '';
+  return host === '' ? void problems.push(`${at}: ${NO_HOST}`) : host;
+};
+
 const jwtFields = strictObject({
   algorithms: such(
     withDefault(listOf(oneOf(JWT_ALGORITHMS), 1), ['RS256']),
@@ -140,6 +150,7 @@ export const variables = {
   ADMIN_TOKEN: optional(token),
   ADMIN_TOKENS: optional(adminTokens),
   ADMIN_ACCESS: optional(access),
+  ADMIN_HOST: optional(adminHost),
   ENVIRONMENT: withDefault(oneOf(['production', 'development']), 'production'),
   DEADLINE_MS: withDefault(
     wholeNumber(1, 99_999, 'must be a whole number of milliseconds from 1 to 99999'),

@@ -31,6 +31,8 @@ export interface Config {
   readonly deployment: string | undefined;
   readonly adminTokens: readonly AdminToken[];
   readonly adminAccess: Access | undefined;
+  /** As `hostOf` spells it. */
+  readonly adminHost: string | undefined;
   readonly isDevelopment: boolean;
   readonly deadlineMs: number;
   /** Requests a second that an isolate lets through while no region counts; 0 means no cap. */
@@ -93,6 +95,7 @@ export function parseConfig(env: Bindings): Config {
     deployment: data.CF_VERSION_METADATA?.id,
     adminTokens: adminTokensOf(data.ADMIN_TOKEN, data.ADMIN_TOKENS),
     adminAccess: data.ADMIN_ACCESS,
+    adminHost: data.ADMIN_HOST,
     isDevelopment: data.ENVIRONMENT === 'development',
     deadlineMs: data.DEADLINE_MS,
     isolateCap: data.ISOLATE_CAP,

@@ -105,7 +105,13 @@ export function createManagement({
       }),
     publish: (how) => publish(publishing, how),
     smoke: () =>
-      runSmoke({ ...options.admin, database, kv: publishing.kv, regions: toSmoke(options, telemetry) }),
+      runSmoke({
+        ...options.admin,
+        adminHost: options.admin.auth.adminHost,
+        database,
+        kv: publishing.kv,
+        regions: toSmoke(options, telemetry),
+      }),
   } satisfies AdminServices;
   const sessions = sessionsOf(services);
   const gate = createGate(services, sessions);

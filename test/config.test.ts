@@ -54,6 +54,14 @@ describe('parseConfig', () => {
     expect(parse(most)).toMatchObject({ isolateCap: 1_000_000, isolates: 1_000_000 });
   });
 
+  it.each([
+    ['admin.example.com', 'admin.example.com'],
+    ['Admin.Example.COM.', 'admin.example.com'],
+    ['bücher.example', 'xn--bcher-kva.example'],
+  ])('reads the admin host as requests spell it: %s', (ADMIN_HOST, adminHost) =>
+    expect(parse({ ADMIN_HOST }).adminHost).toBe(adminHost),
+  );
+
   it('reads the switch that turns enforcement into logging', () => {
     expect(parse({}).isLogOnly).toBe(false);
     expect(parse({ ENFORCEMENT: 'log' }).isLogOnly).toBe(true);
@@ -195,6 +203,12 @@ describe('parseConfig', () => {
       { ADMIN_ACCESS: JSON.stringify({ teamDomain: 'team', audience: 'x' }) },
       'ADMIN_ACCESS.teamDomain: must be https://TEAM.cloudflareaccess.com',
     ],
+    ...['', ' ', 'https://admin.example.com', 'admin.example.com:8443', 'a.example.com/x', 'a b', '.'].map(
+      (ADMIN_HOST): [Record<string, unknown>, string] => [
+        { ADMIN_HOST },
+        'ADMIN_HOST: must be a host name such as weir-admin.example.com, without scheme, port or path',
+      ],
+    ),
     [{ REGIONS: JSON.stringify([region, region]) }, 'REGIONS: has two regions of one name'],
     [{ REGIONS: JSON.stringify([{ ...region, token: '' }]) }, 'REGIONS[0].token: must not be empty'],
     [

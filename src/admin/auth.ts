@@ -1,7 +1,7 @@
 // Authentication of the admin route: bearer tokens, sessions of the page, and Cloudflare Access if configured. Without
 // a valid credential every path and method gets the same answer, so that strangers learn nothing about the routes.
 import type { MiddlewareHandler } from 'hono';
-import { hasAdminCredentials, parseAuthorization } from '../core/authorization.ts';
+import { hasAdminCredentials, isByScript, parseAuthorization } from '../core/authorization.ts';
 import { isSameText, textFromBase64 } from '../core/digest.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
 import { problem, tooManyAttempts, UNAUTHORIZED } from '../core/problem.ts';
@@ -21,7 +21,11 @@ export type Gate = (request: Request) => Promise<Actor | Response>;
 
 type Verdict = AccessVerdict | { readonly kind: 'answered'; readonly problem: AdminProblem };
 
-/** Changes need this header and the cookie. Another site can make a browser send cookies, but not this value. */
+/**
+ * A browser sends cookies, Basic passwords and the credentials of Access by itself, whoever asks. So changes, and all
+ * that a script asks for, need this value, too. Only a person who opens the page gets it: other sites cannot read it, nor
+ * can scripts on proxied pages of the same host.
+ */
 export const CSRF_HEADER = 'X-Weir-Csrf';
 
 /** Without `endedSessions`, logging out only deletes the cookie. */
@@ -29,7 +33,13 @@ export type GateServices = Pick<AdminServices, 'auth' | 'regions' | 'deadlineMs'
   Partial<Pick<AdminServices, 'endedSessions' | 'guardAttempt'>>;
 
 export const sessionsOf = ({ auth, sessionSecret = '', endedSessions, now }: GateServices): Sessions =>
-  createSessions({ tokens: auth.tokens, secret: sessionSecret, ended: endedSessions, now });
+  createSessions({
+    tokens: auth.tokens,
+    secret: sessionSecret,
+    ended: endedSessions,
+    adminHost: auth.adminHost,
+    now,
+  });
 
 export function createGate(services: GateServices, sessions: Sessions = sessionsOf(services)): Gate {
   const { auth, now } = services;
@@ -38,15 +48,16 @@ export function createGate(services: GateServices, sessions: Sessions = sessions
   const verifyAccess = auth.access && createAccessVerifier({ ...auth.access, now });
 
   const identify = async (request: Request): Promise<Verdict> => {
-    const token = tokenOf(request);
-    if (token !== undefined) return toVerdict(await findToken(token));
+    const token = tokenOf(request, sessions);
+    if (token === 'script') return { kind: 'answered', problem: NO_PASSWORD };
+    if (token !== undefined) return toVerdict(await findToken(token.text));
     const assertion = request.headers.get('Cf-Access-Jwt-Assertion');
-    if (verifyAccess && assertion !== null) return verifyAccess(assertion);
+    if (verifyAccess && assertion !== null) return byAccess(await verifyAccess(assertion), sessions, request);
     return (await bySession(sessions, request)) ?? { kind: 'refused' };
   };
 
   return async (request) => {
-    if (!hasAdminCredentials(request)) return unauthorized(request);
+    if (!hasAdminCredentials(request, sessions.cookie)) return unauthorized(request);
     const address = request.headers.get('CF-Connecting-IP') ?? 'unknown';
     const verdict = await guardAttempt({ address, look: () => identify(request) });
     if (verdict.kind === 'waiting') return tooManyAttempts(verdict.waitMs);
@@ -80,21 +91,32 @@ async function bySession(sessions: Sessions, request: Request): Promise<Verdict 
   // While Postgres is down, people must still see what happens. Changes wait until Postgres confirms the session.
   const isChange = !isReading(request) && !isQuestion(request);
   if (isChange && !session.isConfirmed) return { kind: 'answered', problem: SESSION_UNCONFIRMED };
-  if (!isReading(request) && !isSameText(request.headers.get(CSRF_HEADER) ?? '', session.csrf))
+  if ((!isReading(request) || isByScript(request)) && !hasCsrf(request, session.csrf))
     return { kind: 'answered', problem: NO_CSRF };
   return { kind: 'actor', actor: session.actor };
 }
 
+const hasCsrf = ({ headers }: Request, csrf: string) => isSameText(headers.get(CSRF_HEADER) ?? '', csrf);
+
+/** Programs that Access lets in send no `Sec-Fetch-Dest`, and no other site can make them ask. */
+async function byAccess(verdict: AccessVerdict, sessions: Sessions, request: Request): Promise<Verdict> {
+  const isOpened = isReading(request) && !isByScript(request);
+  if (verdict.kind !== 'actor' || isOpened || !request.headers.has('Sec-Fetch-Dest')) return verdict;
+  const csrf = await sessions.csrfOfAccess(verdict.actor.name);
+  return hasCsrf(request, csrf) ? verdict : { kind: 'answered', problem: NO_CSRF };
+}
+
 /** Undefined: no token was given. A header that cannot be read is a wrong token. */
-function tokenOf(request: Request): string | undefined {
+function tokenOf(request: Request, { cookie }: Sessions): { readonly text: string } | 'script' | undefined {
   const header = request.headers.get('Authorization');
   if (header === null) return undefined;
   const { scheme, credentials } = parseAuthorization(header);
-  if (scheme === 'bearer') return credentials;
+  if (scheme === 'bearer') return { text: credentials };
   // A browser that was once asked for the token sends it with every request. The session takes precedence.
-  if (scheme === 'basic' && cookieIn(request) !== undefined) return undefined;
-  // Browsers add Basic credentials by themselves, so these must not allow changes.
-  return scheme === 'basic' && isReading(request) ? passwordOf(credentials) : '';
+  if (scheme === 'basic' && cookieIn(request, cookie) !== undefined) return undefined;
+  // Browsers add Basic credentials by themselves, so these must not allow changes, nor a script to read.
+  if (scheme === 'basic' && isByScript(request)) return 'script';
+  return { text: scheme === 'basic' && isReading(request) ? passwordOf(credentials) : '' };
 }
 
 function passwordOf(base64: string): string {
@@ -138,8 +160,14 @@ const SESSION_UNCONFIRMED: AdminProblem = {
 const NO_CSRF: AdminProblem = {
   status: 403,
   code: 'csrf',
-  title: 'The change lacks the CSRF token of the session',
+  title: 'The request lacks the CSRF token of the session',
   detail: `Send it as ${CSRF_HEADER}, or use a bearer token instead of a session.`,
+};
+const NO_PASSWORD: AdminProblem = {
+  status: 403,
+  code: 'csrf',
+  title: 'A script cannot use a password that the browser remembers',
+  detail: 'Log in at the page, or send a bearer token.',
 };
 export const CHECK_ONLY: AdminProblem = {
   status: 403,

@@ -60,6 +60,8 @@ export interface AdminAuthOptions {
   readonly tokens: readonly AdminToken[];
   /** Cloudflare Access in front of the admin route, if configured. */
   readonly access?: AccessOptions | undefined;
+  /** The host that alone answers the page and the admin route; undefined: every host does. */
+  readonly adminHost?: string | undefined;
 }
 
 export interface AccessOptions {

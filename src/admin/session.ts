@@ -11,14 +11,12 @@ import {
   textToBase64Url,
   toBase64Url,
 } from '../core/digest.ts';
-import { cookieIn, SESSION_COOKIE } from '../core/session-cookie.ts';
+import { cookieIn, type SessionCookie, sessionCookieOf } from '../core/session-cookie.ts';
 import type { EndedSessions } from './ended-sessions.ts';
 import type { Actor, AdminToken } from './services.ts';
 
 /** A working day. */
 export const SESSION_MS = 8 * 3_600_000;
-/** The path keeps the cookie away from the origin: browsers send it only to Weir's own paths. */
-const ATTRIBUTES = 'Path=/_weir; HttpOnly; Secure; SameSite=Strict';
 
 export type SessionVerdict =
   | {
@@ -33,12 +31,17 @@ export type SessionVerdict =
   | { readonly kind: 'refused' };
 
 export interface Sessions {
+  readonly cookie: SessionCookie;
+  /** The value of Set-Cookie that deletes the cookie. */
+  readonly closed: string;
   /** The value of Set-Cookie for somebody who has shown this token. */
   open(name: string): Promise<string>;
   /** Undefined: the request has no session. */
   read(request: Request): Promise<SessionVerdict | undefined>;
   /** Ends the session of this request, and with it every copy of its cookie. Rejects if the end cannot be stored. */
   close(request: Request): Promise<void>;
+  /** The CSRF token of a person whom Cloudflare Access has let in. Access has no session of Weir. */
+  csrfOfAccess(name: string): Promise<string>;
 }
 
 export interface SessionOptions {
@@ -46,6 +49,8 @@ export interface SessionOptions {
   /** A part of the keys, so that nobody can test guessed tokens against a stolen cookie. */
   readonly secret: string;
   readonly ended?: EndedSessions | undefined;
+  /** The host that alone answers the page; undefined: every host does. */
+  readonly adminHost?: string | undefined;
   readonly now: () => number;
 }
 
@@ -55,16 +60,15 @@ interface Claims {
   readonly expiresAtMs: number;
 }
 
-export const CLOSED_SESSION = `${SESSION_COOKIE}=; Max-Age=0; ${ATTRIBUTES}`;
-
-export function createSessions({ tokens, secret, ended, now }: SessionOptions): Sessions {
+export function createSessions({ tokens, secret, ended, adminHost, now }: SessionOptions): Sessions {
+  const cookie = sessionCookieOf(adminHost);
   const signerOf = async ({ token }: AdminToken) =>
     createSigner(await digest('SHA-256', JSON.stringify(['weir session', token, secret])));
   const find = (name: string) => tokens.find((token) => token.name === name);
 
   /** The claims of the cookie, if its signature is valid. */
-  const verify = async (cookie: string) => {
-    const [payload = '', signature = ''] = partsOfSigned(cookie) ?? [];
+  const verify = async (session: string) => {
+    const [payload = '', signature = ''] = partsOfSigned(session) ?? [];
     const claims = parseClaims(payload);
     const token = claims && find(claims.name);
     if (!token) return undefined;
@@ -73,6 +77,9 @@ export function createSessions({ tokens, secret, ended, now }: SessionOptions): 
   };
 
   return {
+    cookie,
+    closed: `${cookie.name}=; Max-Age=0; ${cookie.attributes}`,
+
     async open(name) {
       const token = find(name);
       if (!token) throw new Error(`there is no token ${name}`);
@@ -80,13 +87,13 @@ export function createSessions({ tokens, secret, ended, now }: SessionOptions): 
       const payload = textToBase64Url(JSON.stringify(claims));
       const sign = await signerOf(token);
       const signature = toBase64Url(await sign(payload));
-      return `${SESSION_COOKIE}=${payload}.${signature}; Max-Age=${SESSION_MS / 1_000}; ${ATTRIBUTES}`;
+      return `${cookie.name}=${payload}.${signature}; Max-Age=${SESSION_MS / 1_000}; ${cookie.attributes}`;
     },
 
     async read(request) {
-      const cookie = cookieIn(request);
-      if (cookie === undefined) return undefined;
-      const verified = await verify(cookie);
+      const session = cookieIn(request, cookie);
+      if (session === undefined) return undefined;
+      const verified = await verify(session);
       if (!verified) return { kind: 'refused' };
       const { claims, token, sign } = verified;
       if (claims.expiresAtMs <= now()) return { kind: 'ended' };
@@ -98,9 +105,14 @@ export function createSessions({ tokens, secret, ended, now }: SessionOptions): 
     },
 
     async close(request) {
-      const cookie = cookieIn(request);
-      const verified = cookie === undefined ? undefined : await verify(cookie);
+      const session = cookieIn(request, cookie);
+      const verified = session === undefined ? undefined : await verify(session);
       if (verified) await ended?.end(verified.claims.id, verified.claims.expiresAtMs);
+    },
+
+    async csrfOfAccess(name) {
+      const sign = await createSigner(await digest('SHA-256', JSON.stringify(['weir access', secret])));
+      return toBase64Url(await sign(`csrf ${name}`));
     },
   };
 }

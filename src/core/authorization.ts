@@ -1,6 +1,6 @@
 // Parses the Authorization header, for users' tokens, admins and checks alike. Anybody may send one, so it has no
 // pattern with two repetitions that both match blanks: such a pattern takes quadratic time.
-import { cookieIn } from './session-cookie.ts';
+import { cookieIn, type SessionCookie } from './session-cookie.ts';
 
 export interface Authorization {
   /** Undefined: the header begins with none of the schemes that Weir reads. */
@@ -32,7 +32,17 @@ function schemeOf(text: string): Authorization['scheme'] {
 }
 
 /** Whether a request carries admin credentials of any kind: a token, a Cloudflare Access header or a session. */
-export const hasAdminCredentials = (request: Pick<Request, 'headers'>): boolean =>
+export const hasAdminCredentials = (request: Pick<Request, 'headers'>, cookie: SessionCookie): boolean =>
   request.headers.has('Authorization') ||
   request.headers.has('Cf-Access-Jwt-Assertion') ||
-  cookieIn(request) !== undefined;
+  cookieIn(request, cookie) !== undefined;
+
+/**
+ * Whether a script in a browser asks, and not a person who opens an address: `Sec-Fetch-Dest` says so, and no script can
+ * set it. A service worker asks, too, and may read what the browser preloads for it. Programs send neither header.
+ */
+export function isByScript({ headers }: Pick<Request, 'headers'>): boolean {
+  const destination = headers.get('Sec-Fetch-Dest');
+  const isElsewhere = destination !== null && destination !== 'document';
+  return isElsewhere || headers.has('Service-Worker-Navigation-Preload');
+}

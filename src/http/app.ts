@@ -2,6 +2,7 @@
 // the gateway.
 import { type Context, type ExecutionContext, Hono } from 'hono';
 import { canonicalPath } from '../core/matching/canonical-path.ts';
+import { hostOf } from '../core/matching/origin-routes.ts';
 import { isOwnPath, OWN_PREFIX } from '../core/matching/resource.ts';
 import { problem } from '../core/problem.ts';
 import { type ClientRequest, readClientRequest } from './client-request.ts';
@@ -23,9 +24,12 @@ export function createApp(services: Services): App {
   // Routes match the path as the client spelled it, because ids in it may be in upper case. Other spellings of Weir's
   // own paths match no route.
   const app = new Hono<Env>({ getPath: ({ url }) => pathnameOf(url) });
+  const { adminHost } = services;
   app.route(OWN_PREFIX, createOwnRoutes(services));
   app.all('*', (c) => {
     const request = readClientRequest(c.req.raw);
+    // A proxied page on this host could act as the person at the page of Weir.
+    if (adminHost !== undefined && hostOf(request.url) === adminHost) return nothingHere();
     return request.headers.has(HOP_HEADER)
       ? unlessLoop(services, c, request)
       : throughGateway(services, c, request, true);

@@ -1,5 +1,6 @@
 // Cleans the headers of the origin's answer in one pass. It removes hop-by-hop headers, keeps the origin's rate-limit
-// headers apart from Weir's, and takes out the header with the real cost.
+// headers apart from Weir's, takes out the header with the real cost, and drops cookies that are meant for Weir.
+import { isForWeir } from '../core/session-cookie.ts';
 import { isHopByHop, removeNamed } from './proxy/headers.ts';
 
 const RATE_LIMIT = /^(x-ratelimit-.+|ratelimit|ratelimit-.+)$/;
@@ -22,9 +23,13 @@ export function takeOriginHeaders(
   { rateLimitHeaders, costHeader }: OriginHeaderPolicy,
 ): number | undefined {
   const taken: string[] = [];
-  for (const name of headers.keys())
-    if (name === costHeader || isHopByHop(name) || (rateLimitHeaders !== 'keep' && isRateLimit(name)))
+  let hasCookies = false;
+  for (const name of headers.keys()) {
+    if (name === 'set-cookie') hasCookies = true;
+    else if (name === costHeader || isHopByHop(name) || (rateLimitHeaders !== 'keep' && isRateLimit(name)))
       taken.push(name);
+  }
+  if (hasCookies) removeCookiesForWeir(headers);
   let costText = '';
   let connection: string | null = null;
   for (const name of taken) {
@@ -36,4 +41,12 @@ export function takeOriginHeaders(
   }
   removeNamed(headers, connection);
   return costText !== '' && COST.test(costText) ? Number(costText) : undefined;
+}
+
+/** Otherwise the origin could replace the session of a person at the page. */
+function removeCookiesForWeir(headers: Headers): void {
+  const cookies = headers.getSetCookie();
+  if (!cookies.some(isForWeir)) return;
+  headers.delete('Set-Cookie');
+  for (const cookie of cookies) if (!isForWeir(cookie)) headers.append('Set-Cookie', cookie);
 }

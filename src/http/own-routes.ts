@@ -1,9 +1,11 @@
 // Weir's own paths, all under /_weir. None of them is ever proxied.
 import { type Context, Hono } from 'hono';
 import { hasAdminCredentials } from '../core/authorization.ts';
+import { hostOf } from '../core/matching/origin-routes.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
 import { PLAIN_VIEWS, plainPath } from '../core/page-paths.ts';
 import { problem } from '../core/problem.ts';
+import { sessionCookieOf } from '../core/session-cookie.ts';
 import { whenNeeded } from '../core/when-needed.ts';
 import { createOwnLimit } from './own-limit.ts';
 import type { Services } from './services.ts';
@@ -23,9 +25,17 @@ export function createOwnRoutes(services: Services): Hono {
   );
   const tooMany = createOwnLimit({ now: services.now, ipv6Prefix: services.identity.ipv6Prefix });
 
-  app.use(async ({ req: { raw } }, next) => (isForTheGate(raw) ? undefined : tooMany(raw)) ?? next());
+  const { adminHost } = services;
+  const hasCredentials = (request: Request) => hasAdminCredentials(request, sessionCookieOf(adminHost));
+  const isForAdmins = ({ url }: Request) => adminHost === undefined || hostOf(url) === adminHost;
+
+  app.use(async ({ req: { raw, path } }, next) => {
+    if (!isForAdmins(raw) && !isForEveryHost(path)) return nothingHere();
+    return (isForTheGate(path) && hasCredentials(raw) ? undefined : tooMany(raw)) ?? next();
+  });
   app.get('/health', async ({ req: { raw } }) => {
-    const hasDetails = hasAdminCredentials(raw);
+    // On other hosts, nobody learns more than a stranger, so that a script on a proxied page does not, either.
+    const hasDetails = isForAdmins(raw) && hasCredentials(raw);
     const refusal = hasDetails ? await services.adminRefusal(raw) : undefined;
     return refusal ?? (await answers()).health(raw, { hasDetails });
   });
@@ -49,7 +59,9 @@ export function createOwnRoutes(services: Services): Hono {
   return app;
 }
 
-const OPEN_TO_TOKENS: ReadonlySet<string> = new Set([`${OWN_PREFIX}/health`, `${OWN_PREFIX}/metrics`]);
+const HEALTH = `${OWN_PREFIX}/health`;
+const CHECK = `${OWN_PREFIX}/check`;
+const OPEN_TO_TOKENS: ReadonlySet<string> = new Set([HEALTH, `${OWN_PREFIX}/metrics`]);
 
 /** Listed by hand, because Hono matches a route `/` only without the slash. */
 const PAGE_PATHS: ReadonlySet<string> = new Set([
@@ -58,15 +70,12 @@ const PAGE_PATHS: ReadonlySet<string> = new Set([
 ]);
 
 /** The admin route counts failed log-ins itself, and a valid token has no limit. */
-function isForTheGate(request: Request): boolean {
-  if (!hasAdminCredentials(request)) return false;
-  const { pathname } = new URL(request.url);
-  return (
-    pathname.startsWith(`${OWN_PREFIX}/admin`) ||
-    pathname.startsWith(`${OWN_PREFIX}/check`) ||
-    OPEN_TO_TOKENS.has(pathname)
-  );
-}
+const isForTheGate = (path: string): boolean =>
+  path.startsWith(`${OWN_PREFIX}/admin`) || path.startsWith(CHECK) || OPEN_TO_TOKENS.has(path);
+
+/** These are for callers and monitors. Everything else is for admins, and with ADMIN_HOST no other host has it. */
+const isForEveryHost = (path: string): boolean =>
+  path === HEALTH || path === `${OWN_PREFIX}/quota` || path === CHECK || path.startsWith(`${CHECK}/`);
 
 export const nothingHere = () =>
   problem({ status: 404, code: 'not-found', title: 'Weir has nothing at this path' });

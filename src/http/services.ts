@@ -31,6 +31,8 @@ export interface Services {
   readonly identity: Omit<IdentityOptions, 'afterResponse' | 'deadline'> & {
     readonly unverified: 'count' | 'reject';
   };
+  /** The host that alone answers the page, the admin route and metrics, and nothing else; undefined: every host does. */
+  readonly adminHost?: string | undefined;
   readonly isDevelopment: boolean;
   /** A variable makes all rules only record what they would have done. */
   readonly isLogOnly?: boolean | undefined;

@@ -12,8 +12,9 @@ export interface FailedLogIn {
 
 export interface FrameOptions {
   readonly actor: Actor;
-  /** Empty behind Cloudflare Access: there is no session. */
   readonly csrf: string;
+  /** False behind Cloudflare Access: there is nothing to log out of. */
+  readonly hasSession: boolean;
 }
 
 /** `trouble`: what the person has to know first. */
@@ -70,7 +71,7 @@ const withoutScript = (
   </noscript>
 );
 
-export const renderFrame = ({ actor, csrf }: FrameOptions): string =>
+export const renderFrame = ({ actor, csrf, hasSession }: FrameOptions): string =>
   toHtml(
     <Document
       title="Weir"
@@ -94,7 +95,7 @@ export const renderFrame = ({ actor, csrf }: FrameOptions): string =>
               <a href={`#/${view}`}>{titleOf(view)}</a>
             ))}
           </nav>
-          <Who actor={actor} hasSession={csrf !== ''} />
+          <Who actor={actor} hasSession={hasSession} />
         </header>
         <main id="main" tabindex={-1}>
           <p class="hint">Loading the page. If this stays, its files are not deployed: see docs/page.md.</p>

@@ -2,8 +2,8 @@
 // style are static assets (`page/`, `assets/`). The Worker itself only does what is in this folder.
 import { CHECK_ONLY, type Gate } from '../admin/auth.ts';
 import { render } from '../admin/problems.ts';
-import { CLOSED_SESSION, type Sessions } from '../admin/session.ts';
-import { hasAdminCredentials } from '../core/authorization.ts';
+import type { Sessions } from '../admin/session.ts';
+import { hasAdminCredentials, isByScript } from '../core/authorization.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
 import { bodyTooLarge, problem } from '../core/problem.ts';
 import { readAtMost } from '../core/read-at-most.ts';
@@ -25,15 +25,21 @@ export interface PageOptions {
 export type Page = (request: Request, health: () => Promise<Response>) => Promise<Response>;
 
 export function createPage({ gate, sessions, admin }: PageOptions): Page {
+  const csrfWithoutSession = (request: Request, name: string) =>
+    request.headers.has('Cf-Access-Jwt-Assertion') ? sessions.csrfOfAccess(name) : '';
+
   const show = async (request: Request, health: () => Promise<Response>): Promise<Response> => {
-    if (!hasAdminCredentials(request)) return document(renderLogIn());
+    if (isByScript(request)) return notOpened();
+    if (!hasAdminCredentials(request, sessions.cookie)) return document(request, renderLogIn());
     const actor = await gate(request);
-    if (actor instanceof Response) return logInAgain(actor);
+    if (actor instanceof Response) return logInAgain(request, actor);
     const session = await sessions.read(request);
-    const csrf = session?.kind === 'open' ? session.csrf : '';
+    const hasSession = session?.kind === 'open';
     const view = plainViewOf(new URL(request.url).pathname);
-    if (view === undefined) return document(renderFrame({ actor, csrf }));
-    return document(await renderPlain(view, { request, actor, hasSession: csrf !== '', admin, health }));
+    if (view !== undefined)
+      return document(request, await renderPlain(view, { request, actor, hasSession, admin, health }));
+    const csrf = hasSession ? session.csrf : await csrfWithoutSession(request, actor.name);
+    return document(request, renderFrame({ actor, csrf, hasSession }));
   };
 
   const logIn = async (request: Request): Promise<Response> => {
@@ -43,19 +49,19 @@ export function createPage({ gate, sessions, admin }: PageOptions): Page {
     const address = request.headers.get('CF-Connecting-IP');
     if (address !== null) headers.set('CF-Connecting-IP', address);
     const actor = await gate(new Request(request.url, { headers }));
-    if (actor instanceof Response) return logInAgain(actor);
+    if (actor instanceof Response) return logInAgain(request, actor);
     // The page shows nothing to a token of this role.
-    if (actor.role === 'check') return logInAgain(render(CHECK_ONLY));
+    if (actor.role === 'check') return logInAgain(request, render(CHECK_ONLY));
     return toHome(await sessions.open(actor.name));
   };
 
   /** Always deletes the cookie. If Postgres is down, the person must know that a copy of the cookie still works. */
   const logOut = (request: Request): Promise<Response> =>
     sessions.close(request).then(
-      () => toHome(CLOSED_SESSION),
+      () => toHome(sessions.closed),
       () => {
-        const answer = document(renderLogIn(HALF_LOGGED_OUT), 503);
-        answer.headers.set('Set-Cookie', CLOSED_SESSION);
+        const answer = document(request, renderLogIn(HALF_LOGGED_OUT), 503);
+        answer.headers.set('Set-Cookie', sessions.closed);
         return answer;
       },
     );
@@ -67,14 +73,15 @@ export function createPage({ gate, sessions, admin }: PageOptions): Page {
     // Somebody has reloaded the answer to a failed attempt.
     if (isReading(request)) return toHome();
     if (request.method !== 'POST') return methodNotAllowed('GET, HEAD, POST');
+    if (isByScript(request)) return notOpened();
     return isFromAnotherSite(request) ? crossSite() : act(request);
   };
 }
 
 /** Not a redirect, because the page shows the problem above the form. */
-async function logInAgain(answer: Response): Promise<Response> {
+async function logInAgain(request: Request, answer: Response): Promise<Response> {
   const seconds = Number(answer.headers.get('Retry-After') ?? 0);
-  return document(renderLogIn(reasonOf({ status: answer.status, seconds })), answer.status);
+  return document(request, renderLogIn(reasonOf({ status: answer.status, seconds })), answer.status);
 }
 
 /** Undefined if the form is too long. Anybody can send one, so Weir reads no more of it than a token needs. */
@@ -108,13 +115,21 @@ const POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-const document = (html: string, status = 200): Response =>
+/**
+ * Keeps the page out of reach of the window that opened it, even if that window shows a proxied page of the same host.
+ * Firefox does not know the value for that yet. Its `same-origin` lets in only documents that have the same policy.
+ */
+const openerPolicyFor = ({ headers }: Request) =>
+  headers.get('User-Agent')?.includes('Firefox/') ? 'same-origin' : 'noopener-allow-popups';
+
+const document = (request: Request, html: string, status = 200): Response =>
   new Response(html, {
     status,
     headers: {
       'Content-Type': 'text/html; charset=utf-8',
       'Cache-Control': 'no-store',
       'Content-Security-Policy': POLICY,
+      'Cross-Origin-Opener-Policy': openerPolicyFor(request),
       // Not `no-referrer`: browsers would then hide the origin of the form, too.
       'Referrer-Policy': 'same-origin',
       'X-Content-Type-Options': 'nosniff',
@@ -134,3 +149,13 @@ const methodNotAllowed = (allowed: string) =>
   );
 
 const crossSite = () => problem({ status: 403, code: 'cross-site', title: 'Another site asked for this' });
+
+/** The page contains the CSRF token, so no script may read it, and no service worker may pass it on. */
+const notOpened = () =>
+  problem({
+    status: 403,
+    code: 'not-a-navigation',
+    title: 'Only a person can open the page, not a script',
+    detail:
+      'If you have opened it, a service worker of this site asked for it: reload with Shift, or set ADMIN_HOST.',
+  });

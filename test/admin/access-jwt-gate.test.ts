@@ -79,6 +79,26 @@ test('another site cannot make a browser change anything', async () => {
   expect(await from('https://evil.test', 'GET')).toBe(200);
 });
 
+test('a script in a browser needs the CSRF token of the page, and a program does not', async () => {
+  const call = createGate(['alice@example.com']);
+  const csrf = await sessionsOf({
+    regions: [],
+    auth: { tokens: [] },
+    deadlineMs: 1_000,
+    now: () => access.nowMs,
+  }).csrfOfAccess('alice@example.com');
+  const ask = async (method: string, headers: Record<string, string>) =>
+    (await call(await assert(), { method, ...headers })).status;
+  for (const method of ['GET', 'POST']) {
+    expect(await ask(method, { 'Sec-Fetch-Dest': 'empty' })).toBe(403);
+    expect(await ask(method, { 'Sec-Fetch-Dest': 'empty', 'X-Weir-Csrf': `${csrf}x` })).toBe(403);
+    expect(await ask(method, { 'Sec-Fetch-Dest': 'empty', 'X-Weir-Csrf': csrf })).toBe(200);
+    expect(await ask(method, {})).toBe(200);
+  }
+  expect(await ask('GET', { 'Sec-Fetch-Dest': 'document' })).toBe(200);
+  expect(await ask('POST', { 'Sec-Fetch-Dest': 'document' })).toBe(403);
+});
+
 test('the page takes the name from Access, and has no log-in form, no session and no log-out button', async () => {
   const services = {
     regions: [],
@@ -97,7 +117,8 @@ test('the page takes the name from Access, and has no log-in form, no session an
     return { status: answer.status, html: await answer.text(), cookie: answer.headers.get('Set-Cookie') };
   };
   const frame = await show('/_weir/', await assert());
-  expect(frame.html).toContain('data-name="alice@example.com" data-role="read" data-csrf=""');
+  const csrf = await sessions.csrfOfAccess('alice@example.com');
+  expect(frame.html).toContain(`data-name="alice@example.com" data-role="read" data-csrf="${csrf}"`);
   for (const absent of ['Log out', 'Log in', 'Admin token']) expect(frame.html).not.toContain(absent);
   const plain = await show('/_weir/plain/violators', await assert());
   expect(plain.html).toContain('alice@example.com (read only)');

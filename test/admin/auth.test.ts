@@ -106,6 +106,17 @@ describe('tokens', () => {
       expect((await call({ method, authorization: basic(admin.token) })).status).toBe(401);
   });
 
+  test('a script cannot use the password of the browser, and its tries do not lock the person out', async () => {
+    const { call } = createGate();
+    for (let i = 0; i < 12; i += 1) {
+      const headers = { 'Sec-Fetch-Dest': 'empty' };
+      const response = await call({ authorization: basic(admin.token), headers });
+      expect(response.status).toBe(403);
+    }
+    const opened = { authorization: basic(admin.token), headers: { 'Sec-Fetch-Dest': 'document' } };
+    expect((await call(opened)).status).toBe(200);
+  });
+
   test('a browser that opens the page is asked for the token', async () => {
     const response = await createGate().call({ headers: { 'Sec-Fetch-Mode': 'navigate' } });
     expect(response.headers.get('WWW-Authenticate')).toBe('Basic realm="weir"');

@@ -103,6 +103,26 @@ describe('a session', () => {
     expect((await isolate.ask({ Cookie: `other=1; ${cookie}` })).status).toBe(200);
   });
 
+  it('answers a script in a browser only with its CSRF token', async () => {
+    const isolate = openIsolate();
+    const cookie = await isolate.cookieOf(ALICE.token);
+    const csrf = await isolate.csrfOf(cookie);
+    for (const by of [
+      { 'Sec-Fetch-Dest': 'empty' },
+      { 'Sec-Fetch-Dest': 'iframe' },
+      { 'Sec-Fetch-Dest': 'document', 'Service-Worker-Navigation-Preload': 'true' },
+    ] as Record<string, string>[]) {
+      const without = await isolate.ask({ Cookie: cookie, ...by });
+      expect([without.status, await codeOf(without)]).toEqual([403, 'csrf']);
+      expect((await isolate.ask({ Cookie: cookie, 'X-Weir-Csrf': csrf, ...by })).status).toBe(200);
+      const page = await isolate.page(
+        new Request(`${SITE}/_weir/`, { headers: { Cookie: cookie, 'X-Weir-Csrf': csrf, ...by } }),
+      );
+      expect([page.status, await codeOf(page)]).toEqual([403, 'not-a-navigation']);
+    }
+    expect((await isolate.ask({ Cookie: cookie, 'Sec-Fetch-Dest': 'document' })).status).toBe(200);
+  });
+
   it('changes something only with its CSRF token', async () => {
     const isolate = openIsolate();
     const cookie = await isolate.cookieOf(ALICE.token);

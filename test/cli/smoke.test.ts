@@ -1,6 +1,7 @@
 // The smoke test of a deployment, on the local stack: three regions, KV, Postgres, and each of them broken once.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Weir } from '../../local/weir.ts';
+import { findPageHost } from '../../src/admin/smoke/smoke.ts';
 import { startWeir } from '../shared/weir.ts';
 import { runCli, urlOf, variablesOf } from './run-cli.ts';
 
@@ -22,9 +23,16 @@ const smoke = async () => {
   return { code, findings, not: findings.filter(({ state }) => state !== 'ok') };
 };
 
+/** These tests set no ADMIN_HOST. */
+const SHARED_HOST = { part: 'page', check: 'host of its own', state: 'warning' };
+
+test('a page with a host of its own passes', () => {
+  expect(findPageHost('admin.example.com')).toMatchObject({ state: 'ok', found: 'admin.example.com' });
+});
+
 test('a deployment that was never published passes, with a warning about what is missing', async () => {
   const { code, findings, not } = await smoke();
-  expect(not).toMatchObject([{ part: 'postgres', check: 'tables', state: 'warning' }]);
+  expect(not).toMatchObject([{ part: 'postgres', check: 'tables', state: 'warning' }, SHARED_HOST]);
   expect(code).toBe(0);
   for (const region of ['us', 'eu', 'ap'])
     expect(findings.filter(({ part }) => part === `redis ${region}`).map(({ check }) => check)).toEqual(
@@ -47,7 +55,7 @@ test('a published deployment passes, and a table shows the checks', async () => 
 test('a region that does not answer is named, and the others are still checked', async () => {
   await weir.withFault('eu', { status: 500 }, async () => {
     const { code, not, findings } = await smoke();
-    expect(not).toMatchObject([{ part: 'redis eu', check: 'distance', state: 'failed' }]);
+    expect(not).toMatchObject([{ part: 'redis eu', check: 'distance', state: 'failed' }, SHARED_HOST]);
     expect(findings.some(({ part, check }) => part === 'redis ap' && check === 'clock')).toBe(true);
     expect(code).toBe(1);
   });

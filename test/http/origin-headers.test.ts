@@ -29,3 +29,42 @@ describe('the cost that the origin names', () => {
 
   it('is missing if the origin names none', () => expect(takeCost(new Headers())).toBeUndefined());
 });
+
+describe('cookies of the origin', () => {
+  const cookiesAfter = (cookies: readonly string[]) => {
+    const headers = new Headers();
+    for (const cookie of cookies) headers.append('Set-Cookie', cookie);
+    takeCost(headers);
+    return headers.getSetCookie();
+  };
+
+  it.each([
+    '__Secure-weir=x',
+    '__Secure-weir=x; Path=/; Domain=example.com; Secure',
+    '__Host-weir=x; Path=/; Secure',
+    '  __SECURE-Weir \t= x',
+    '__secure-weir',
+    '=__Secure-weir=x',
+    '= __Host-weir=x',
+    '==__Host-weir=x',
+    'other=x; Path=/_weir',
+    'other=x;path=/_weir/',
+    'other=x; Max-Age=9 ;  PATH = /_weir/admin ; Secure',
+    'other=x; Path=/; Path=/_weir',
+    'other=x; Path=/_WEIR',
+  ])('are dropped if they are meant for Weir: %s', (cookie) => {
+    expect(cookiesAfter([cookie])).toEqual([]);
+    expect(cookiesAfter(['a=1', cookie, 'b=2; Path=/'])).toEqual(['a=1', 'b=2; Path=/']);
+  });
+
+  it.each([
+    'session=1; Path=/; HttpOnly; Expires=Wed, 21 Oct 2026 07:28:00 GMT',
+    'weir=1',
+    '__Secure-weird=1; Secure',
+    'a=__Secure-weir=1',
+    'a=1; Path=/_weirdo',
+    'a=1; Path=/api/_weir',
+    'a=1; Comment=path=/_weir',
+    '',
+  ])('are kept otherwise: "%s"', (cookie) => expect(cookiesAfter([cookie, 'z=1'])).toEqual([cookie, 'z=1']));
+});

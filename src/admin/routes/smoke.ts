@@ -11,7 +11,7 @@ const report = z
     servedFrom: z.string().optional().describe('The data centre of Cloudflare, by the code of its airport.'),
     findings: z.array(
       z.strictObject({
-        part: z.string().describe('`redis eu`, `kv` or `postgres`.'),
+        part: z.string().describe('`redis eu`, `kv`, `postgres` or `page`.'),
         check: z.string(),
         state: z.enum(STATES),
         found: z.string(),

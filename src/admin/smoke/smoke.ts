@@ -10,6 +10,8 @@ export interface SmokeOptions extends SmokeTimes {
   readonly database: Database;
   readonly kv: Kv;
   readonly regions: readonly SmokeRegion[];
+  /** The host that alone answers the page; undefined: every host does. */
+  readonly adminHost: string | undefined;
 }
 
 /** The shortest lifetime that KV accepts for a value. */
@@ -24,8 +26,21 @@ export async function runSmoke(options: SmokeOptions): Promise<Finding[]> {
     ...compareClocks(regions),
     await findKv(options),
     ...(await findPostgres(options)),
+    findPageHost(options.adminHost),
   ];
 }
+
+export const findPageHost = (adminHost: string | undefined): Finding => ({
+  part: 'page',
+  check: 'host of its own',
+  ...(adminHost === undefined
+    ? {
+        state: 'warning',
+        found: 'it shares its host with the API',
+        advice: 'Set ADMIN_HOST: a script on a page of the API can attack the page. See docs/page.md.',
+      }
+    : { state: 'ok', found: adminHost }),
+});
 
 /** Uses a name that nobody has read before, because KV shows the value of such a name at once. */
 function findKv({ kv, now }: SmokeOptions): Promise<Finding> {
