@@ -29,9 +29,13 @@ export function createOwnRoutes(services: Services): Hono {
   const hasCredentials = (request: Request) => hasAdminCredentials(request, sessionCookieOf(adminHost));
   const isForAdmins = ({ url }: Request) => adminHost === undefined || hostOf(url) === adminHost;
 
+  /** The gate counts failed log-ins itself, and a valid token has no limit. */
+  const isForTheGate = (request: Request, path: string) =>
+    (path.startsWith(CHECK) || (isForAdmins(request) && isOpenToTokens(path))) && hasCredentials(request);
+
   app.use(async ({ req: { raw, path } }, next) => {
     if (!isForAdmins(raw) && !isForEveryHost(path)) return nothingHere();
-    return (isForTheGate(path) && hasCredentials(raw) ? undefined : tooMany(raw)) ?? next();
+    return (isForTheGate(raw, path) ? undefined : tooMany(raw)) ?? next();
   });
   app.get('/health', async ({ req: { raw } }) => {
     // On other hosts, nobody learns more than a stranger, so that a script on a proxied page does not, either.
@@ -61,7 +65,6 @@ export function createOwnRoutes(services: Services): Hono {
 
 const HEALTH = `${OWN_PREFIX}/health`;
 const CHECK = `${OWN_PREFIX}/check`;
-const OPEN_TO_TOKENS: ReadonlySet<string> = new Set([HEALTH, `${OWN_PREFIX}/metrics`]);
 
 /** Listed by hand, because Hono matches a route `/` only without the slash. */
 const PAGE_PATHS: ReadonlySet<string> = new Set([
@@ -69,9 +72,8 @@ const PAGE_PATHS: ReadonlySet<string> = new Set([
   ...PLAIN_VIEWS.map(plainPath),
 ]);
 
-/** The admin route counts failed log-ins itself, and a valid token has no limit. */
-const isForTheGate = (path: string): boolean =>
-  path.startsWith(`${OWN_PREFIX}/admin`) || path.startsWith(CHECK) || OPEN_TO_TOKENS.has(path);
+const isOpenToTokens = (path: string): boolean =>
+  path.startsWith(`${OWN_PREFIX}/admin`) || path === HEALTH || path === `${OWN_PREFIX}/metrics`;
 
 /** These are for callers and monitors. Everything else is for admins, and with ADMIN_HOST no other host has it. */
 const isForEveryHost = (path: string): boolean =>

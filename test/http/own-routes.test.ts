@@ -23,7 +23,7 @@ const unused = () => {
 };
 
 /** One isolate. Everything that a request could cost is counted. */
-function openIsolate() {
+function openIsolate({ adminHost }: Pick<Services, 'adminHost'> = {}) {
   const clock = { ms: 1_000_000 };
   const calls = { redis: 0, postgres: 0, admin: 0, gate: 0 };
   const now = () => clock.ms;
@@ -50,6 +50,7 @@ function openIsolate() {
     watch: { note: () => {}, look: () => {} },
   };
   const services: Partial<Services> = {
+    adminHost,
     regions: [region],
     regionsOf: () => [region],
     identity: {
@@ -123,6 +124,12 @@ describe('an address', () => {
     expect(await refused.json()).toMatchObject({ code: 'too-many-requests' });
     clock.ms += 60_000;
     expect(await statuses(70, '/nothing')).toEqual({ 404: 60, 429: 10 });
+  });
+
+  it('has the same bound on other hosts than ADMIN_HOST, whatever token it shows', async () => {
+    const { statuses, calls } = openIsolate({ adminHost: 'admin.test' });
+    expect(await statuses(70, '/health', { authorization: READER })).toEqual({ 200: 60, 429: 10 });
+    expect(calls.gate).toBe(0);
   });
 
   it('that has used up its answers costs no call to any part', async () => {
