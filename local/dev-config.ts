@@ -1,5 +1,5 @@
-// The wrangler configuration of `npm run dev`: wrangler.toml, plus a binding to the demo Worker. No deployed file may
-// have that binding, so this one is written when `npm run dev` starts.
+// The wrangler configuration of `npm run dev`: wrangler.toml, plus a binding to the demo Worker, and bundled by wrangler.
+// No deployed file may have that binding, so this one is written when `npm run dev` starts.
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -23,6 +23,9 @@ function bindDemoWorker(text: string): string {
       /^watch_dir = \["src", "lua", "page"\]$/m,
       `cwd = ${absolute('.')}\nwatch_dir = [${['src', 'lua', 'page'].map(absolute).join(', ')}]`,
     )
+    // wrangler reads the rest of unread request bodies only for Workers that it bundles. Without that, workerd closes the
+    // connection after such a request (a denied POST), and wrangler's proxy answers the next one with 500.
+    .replace(/^no_bundle = true$/m, '')
     .replace(/^directory = "assets"$/m, `directory = ${absolute('assets')}`);
   return `${moved}\n[[services]]\nbinding = "${DEMO_BINDING}"\nservice = "${DEMO_WORKER}"\n`;
 }

@@ -86,6 +86,8 @@ function spawnWrangler({ port, inspectorPort, dataDir, envFile, configs }: Wrang
       WRANGLER_SEND_METRICS: 'false',
       // Nothing here needs the network: `request.cf` is a placeholder, X-Weir-Region plays other places.
       CLOUDFLARE_CF_FETCH_ENABLED: 'false',
+      // wrangler would store a trace of every request: memory of workerd, and a file that only grows.
+      X_LOCAL_OBSERVABILITY: 'false',
       NO_COLOR: '1',
     },
   });

@@ -9,6 +9,7 @@ import { close, freePort, listen } from '../../local/ports.ts';
 import { getAs } from '../shared/get-as.ts';
 import { createSharedParts } from '../shared/parts.ts';
 import { type DevProcess, readGuide, runDemo, runDev } from './dev-process.ts';
+import { sendUnreadBodies } from './unread-bodies.ts';
 
 /** On a busy machine, starting Postgres alone takes long. */
 const SLOW_START = { timeout: 200_000 };
@@ -140,6 +141,19 @@ describe('npm run dev', () => {
     // The Worker answers everything except the files of the page.
     expect((await getAs(`${page}/page/other.js`, {})).status).toBe(404);
     expect((await getAs(`${page}/pages`, {})).body).toContain('not-found');
+  });
+
+  it('answers each request whose body nobody reads, and the next one on the same connection', async () => {
+    for (let i = 0; i < 5; i += 1) await call('/login', '192.0.2.6');
+    const asAdmin = { Authorization: `Bearer ${guide.adminToken}` };
+    const { seen, expected } = await sendUnreadBodies(guide.workerUrl, [
+      { path: '/login', status: 429, headers: { 'CF-Connecting-IP': '192.0.2.6' } },
+      { path: '/_weir/admin/nothing', status: 404, headers: asAdmin },
+      { path: '/_weir/admin/export', status: 405, headers: asAdmin },
+      { path: '/_weir/admin/publish', status: 413, headers: asAdmin, bytes: [3_000_000] },
+      { path: '/_weir/admin/rules', status: 401, headers: { 'CF-Connecting-IP': '192.0.2.7' } },
+    ]);
+    expect(seen).toEqual(expected);
   });
 
   it('gets lively traffic from npm run demo, which ends when its time is over', async () => {

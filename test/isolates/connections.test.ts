@@ -1,5 +1,6 @@
 // `concurrency` rules: an open connection holds a seat until either side ends it, or until the seat expires.
 import { once } from 'node:events';
+import { request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
@@ -182,6 +183,17 @@ describe('answers', () => {
     const ip = '192.0.2.6';
     const answer = await weir.call('/few?stream=1000&interval=100', { ip });
     await answer.body?.cancel();
+    await expect.poll(() => left('/few', ip), BEFORE_EXPIRY).toBe(3);
+  });
+
+  it('release their seat when the client leaves before the origin has answered', async () => {
+    const ip = '192.0.2.12';
+    const asked = request(`${weir.isolates.urls['one']}/few?hang=1`, { headers: { 'CF-Connecting-IP': ip } });
+    asked.on('error', () => {});
+    asked.end();
+    await expect.poll(() => left('/few', ip), BEFORE_EXPIRY).toBe(2);
+    // workerd notices a reset connection, not a half-closed one.
+    asked.socket?.resetAndDestroy();
     await expect.poll(() => left('/few', ip), BEFORE_EXPIRY).toBe(3);
   });
 
