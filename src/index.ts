@@ -1,9 +1,10 @@
 // The entry of the Worker: requests, the cron run, and the queue of denials and usage.
 import type { ExecutionContext } from 'hono';
 import type { Bindings } from './bindings.ts';
+import { passWithoutIsolate } from './cold-fault.ts';
 import { ConfigError } from './config.ts';
 import { problem } from './core/problem.ts';
-import { type Isolate, isolateOf } from './isolate.ts';
+import { isolateOf } from './isolate.ts';
 import type { QueuedBatch } from './telemetry/consumer.ts';
 
 export type { Bindings } from './bindings.ts';
@@ -19,13 +20,13 @@ export interface WeirWorker {
 
 const worker: WeirWorker = {
   fetch(request, env, context) {
-    let isolate: Isolate;
     try {
-      isolate = isolateOf(env);
+      return isolateOf(env).app.fetch(request, context);
     } catch (error) {
-      return notConfigured(error);
+      return error instanceof ConfigError
+        ? notConfigured(error)
+        : passWithoutIsolate(error, request, env, context);
     }
-    return isolate.app.fetch(request, context);
   },
 
   async scheduled({ scheduledTime }, env) {
@@ -37,8 +38,7 @@ const worker: WeirWorker = {
   },
 };
 
-function notConfigured(error: unknown): Response {
-  if (!(error instanceof ConfigError)) throw error;
+function notConfigured(error: ConfigError): Response {
   console.error(error.message);
   return problem({
     status: 500,

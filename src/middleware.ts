@@ -3,8 +3,12 @@
 import type { MiddlewareHandler } from 'hono';
 import type { Bindings } from './bindings.ts';
 import { createCodeServices } from './code-wiring.ts';
+import { ConfigError } from './config.ts';
 import type { Caller } from './core/matching/caller.ts';
 import type { RulesInCode } from './core/matching/written-rule.ts';
+import { reportBug } from './http/guard.ts';
+import { createLog } from './http/log.ts';
+import type { ProxyResult } from './http/proxy.ts';
 import { createIsolates } from './isolate.ts';
 import type { QueuedBatch } from './telemetry/consumer.ts';
 import { createIsolateServices } from './wiring.ts';
@@ -58,21 +62,45 @@ export function weir<Env extends object = LibraryBindings>(
   return async (c, next) => {
     // An app that is called in a test may have no bindings.
     const env: object = c.env ?? NO_ORIGIN;
-    const isolate = isolateOf(env as Bindings);
-    await isolate.ready?.();
-    let isPassed = false;
-    const answer = await isolate.app.fetch(c.req.raw, c.executionCtx, async (caller) => {
-      isPassed = true;
+    const { executionCtx } = c;
+    let origin = 'unasked' as 'unasked' | 'answered' | 'failed';
+    const pass = async (caller: Caller | undefined): Promise<ProxyResult> => {
+      origin = 'failed';
       c.set('weirCaller', caller);
       await next();
-      // A copy, because headers of a fetched response are immutable.
-      return { kind: 'answered', response: new Response(c.res.body, c.res) };
-    });
-    // Hono adds the headers of an earlier answer to the new one. For a refusal that is right. An answer of the handlers
-    // already has these headers, so it replaces the earlier answer.
-    if (isPassed) c.res = undefined;
-    c.res = answer;
+      origin = 'answered';
+      return { kind: 'answered', response: copyOf(c.res) };
+    };
+    try {
+      const isolate = isolateOf(env as Bindings);
+      await isolate.ready?.();
+      const answer = await isolate.app.fetch(c.req.raw, executionCtx, pass);
+      // Hono adds the headers of an earlier answer to the new one. For a refusal that is right. An answer of the
+      // handlers already has these headers, so it replaces the earlier answer.
+      if (origin === 'answered') c.res = undefined;
+      c.res = answer;
+    } catch (error) {
+      // An invalid configuration, or an error of the handlers, is for the app to answer. A bug in Weir is not.
+      if (error instanceof ConfigError || origin === 'failed') throw error;
+      reportBug(log, error);
+      if (origin === 'unasked') await next();
+    }
   };
+}
+
+const log = createLog(
+  () => Date.now(),
+  (line) => console.warn(line),
+);
+
+/** A copy, because headers of a fetched response are immutable. */
+function copyOf(answer: Response): Response {
+  try {
+    return new Response(answer.body, answer);
+  } catch (error) {
+    reportBug(log, error);
+    return answer;
+  }
 }
 
 function servicesInCode<Env extends object>(env: object, { regions, ...said }: LibraryOptions<Env>) {

@@ -11,7 +11,7 @@ import { reportShadow } from './http/decision-report.ts';
 import { createIncidentCounts } from './http/incident-counts.ts';
 import { createLog, type Log, type LogEvent } from './http/log.ts';
 import { createNearestRegions } from './http/nearest-regions.ts';
-import { createOrigins } from './http/origins.ts';
+import { createOrigins, type Origins, type OriginsOptions } from './http/origins.ts';
 import type { Services } from './http/services.ts';
 import { createTokenVerifier } from './identity/jwt.ts';
 import { createCensus } from './limiter/census.ts';
@@ -158,17 +158,7 @@ export function createIsolateServices(env: Bindings, source?: RulesSource): Isol
     runCron: async (scheduledTime) => (await management()).runCron(scheduledTime),
     consume: async (batch) => (await management()).consume(batch),
     services: {
-      origins: createOrigins({
-        defaultOrigin: config.originUrl,
-        timeoutMs: config.originTimeoutMs,
-        service: (name) => serviceOf(env, name),
-        snapshots,
-        canOverrideHost: !isDevelopment,
-        headers: { overrides: config.overrideHeaders, hidesAccess: config.adminAccess !== undefined },
-        // Two Workers with the same counters are the same Weir.
-        identity: config.regions.map(({ url }) => url).join(' '),
-        now,
-      }),
+      origins: createOriginsOf(config, { env, snapshots, now, log }),
       origin: {
         rateLimitHeaders: config.originRateLimitHeaders,
         costHeader: config.costHeader,
@@ -209,6 +199,22 @@ export function createIsolateServices(env: Bindings, source?: RulesSource): Isol
     },
   };
 }
+
+interface OriginTools extends Pick<OriginsOptions, 'snapshots' | 'now' | 'log'> {
+  readonly env: Bindings;
+}
+
+export const createOriginsOf = (config: Config, { env, ...tools }: OriginTools): Origins =>
+  createOrigins({
+    ...tools,
+    defaultOrigin: config.originUrl,
+    timeoutMs: config.originTimeoutMs,
+    service: (name) => serviceOf(env, name),
+    canOverrideHost: !config.isDevelopment,
+    headers: { overrides: config.overrideHeaders, hidesAccess: config.adminAccess !== undefined },
+    // Two Workers with the same counters are the same Weir.
+    identity: config.regions.map(({ url }) => url).join(' '),
+  });
 
 const revisionsOf = ({ epoch, revisions }: CallerRevisions) => ({ epoch, of: (id: string) => revisions[id] });
 

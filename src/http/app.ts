@@ -5,8 +5,9 @@ import { canonicalPath } from '../core/matching/canonical-path.ts';
 import { hostOf } from '../core/matching/origin-routes.ts';
 import { isOwnPath, OWN_PREFIX } from '../core/matching/resource.ts';
 import { problem } from '../core/problem.ts';
-import { type ClientRequest, readClientRequest } from './client-request.ts';
-import { type GatewayRequest, handleGateway } from './gateway.ts';
+import { readClientRequest } from './client-request.ts';
+import { type GatewayRequest, handleGateway, passUncounted } from './gateway.ts';
+import { attemptLater, reportBug, runAfterResponse } from './guard.ts';
 import { createOwnRoutes, nothingHere } from './own-routes.ts';
 import { HOP_HEADER } from './proxy/headers.ts';
 import { unknownRegion } from './refusals.ts';
@@ -24,33 +25,39 @@ export function createApp(services: Services): App {
   // Routes match the path as the client spelled it, because ids in it may be in upper case. Other spellings of Weir's
   // own paths match no route.
   const app = new Hono<Env>({ getPath: ({ url }) => pathnameOf(url) });
-  const { adminHost } = services;
   app.route(OWN_PREFIX, createOwnRoutes(services));
   app.all('*', (c) => {
-    const request = readClientRequest(c.req.raw);
-    // A proxied page on this host could act as the person at the page of Weir.
-    if (adminHost !== undefined && hostOf(request.url) === adminHost) return nothingHere();
-    return request.headers.has(HOP_HEADER)
-      ? unlessLoop(services, c, request)
-      : throughGateway(services, c, request, true);
+    let asked: GatewayRequest | Response;
+    try {
+      asked = readRequest(services, c);
+    } catch (error) {
+      reportBug(services.log, error);
+      return passPlainly(services, c.req.raw, c.env.next);
+    }
+    if (asked instanceof Response) return asked;
+    return asked.isFirst ? handleGateway(services, asked) : unlessLoop(services, asked);
   });
-  app.onError((error) => {
-    throw error;
+  app.onError((error, c) => {
+    // A request to Weir itself must never reach an origin, nor an app that Weir is the middleware of.
+    if (!isOwnPath(pathnameOf(c.req.url).toLowerCase())) throw error;
+    reportBug(services.log, error);
+    return somethingWrong();
   });
   return { fetch: (request, context, next) => app.fetch(request, { next }, context) };
 }
 
 /** For a request that a Weir has forwarded: refuses the request if it runs in a loop. */
-async function unlessLoop(services: Services, c: Context<Env>, request: ClientRequest): Promise<Response> {
-  return (await services.origins.refuseLoop(request)) ?? throughGateway(services, c, request, false);
+async function unlessLoop(services: Services, asked: GatewayRequest): Promise<Response> {
+  const refused = await attemptLater(services.log, services.origins.refuseLoop, asked.request, undefined);
+  return refused ?? handleGateway(services, asked);
 }
 
-function throughGateway(
-  services: Services,
-  c: Context<Env>,
-  request: ClientRequest,
-  isFirst: boolean,
-): Response | Promise<Response> {
+/** What the gateway needs to know of a request, or the answer to a request that it must not get. */
+function readRequest(services: Services, c: Context<Env>): GatewayRequest | Response {
+  const request = readClientRequest(c.req.raw);
+  const { adminHost } = services;
+  // A proxied page on this host could act as the person at the page of Weir.
+  if (adminHost !== undefined && hostOf(request.url) === adminHost) return nothingHere();
   const canonical = canonicalPath(c.req.path);
   if (!canonical.ok)
     return problem({ status: 400, code: 'bad-path', title: 'Ambiguous path', detail: canonical.reason });
@@ -58,17 +65,46 @@ function throughGateway(
   if (isOwnPath(matchPath)) return nothingHere();
   const regions = services.regionsOf(request.raw);
   if (!regions) return unknownRegion(services.regions);
-  return handleGateway(services, {
+  return {
     request,
     path,
     matchPath,
     query: queryOf(request.url),
-    isFirst,
+    isFirst: !request.headers.has(HOP_HEADER),
     regions,
-    afterResponse: (work) => c.executionCtx.waitUntil(work),
+    afterResponse: (work) => runAfterResponse(services.log, c, work),
+    passThrough: () => c.executionCtx.passThroughOnException(),
     next: c.env.next,
+  };
+}
+
+/**
+ * Passes a request on that a bug keeps from the gateway. Nothing on the host of the page is ever proxied, and other
+ * spellings of Weir's own paths may come with its secrets.
+ */
+export function passPlainly(
+  services: Pick<Services, 'log' | 'origins' | 'adminHost'>,
+  raw: Request,
+  next?: Next,
+): Response | Promise<Response> {
+  const { url, method, headers } = raw;
+  const path = pathnameOf(url);
+  const matchPath = path.toLowerCase();
+  const { adminHost } = services;
+  const isForWeir = adminHost !== undefined && new URL(url).hostname.toLowerCase() === adminHost;
+  if (isForWeir || matchPath.startsWith(OWN_PREFIX)) return somethingWrong();
+  return passUncounted(services, {
+    request: { raw, url, method, headers, connectingIp: headers.get('CF-Connecting-IP') },
+    path,
+    matchPath,
+    query: queryOf(url),
+    isFirst: !headers.has(HOP_HEADER),
+    next,
   });
 }
+
+const somethingWrong = () =>
+  problem({ status: 500, code: 'internal-error', title: 'Something in Weir is wrong' });
 
 /** The runtime has normalised the URL, so the path is the text between host and query. */
 function pathnameOf(url: string): string {

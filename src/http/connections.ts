@@ -20,9 +20,11 @@ export function holdWhileOpen(answer: OpenAnswer, held: Held, afterResponse: Aft
     return response;
   }
   const { readable, writable } = isRaw ? rawPassage(response.headers) : new IdentityTransformStream();
+  const passed = isRaw ? rawAnswer(readable, response) : new Response(readable, withoutLength(response));
+  // Last, because the body can be read once: if anything before fails, the client still gets the answer as it came.
   const passing = response.body.pipeTo(writable, { signal: held.lost }).catch(() => {});
   afterResponse(passing.finally(() => held.end()));
-  return isRaw ? rawAnswer(readable, response) : new Response(readable, withoutLength(response));
+  return passed;
 }
 
 /** Keeps the length, because without one the client would get the body chunked. */

@@ -4,16 +4,14 @@
 import type { Decision } from '../core/decision.ts';
 import { randomId } from '../core/digest.ts';
 import type { Caller } from '../core/matching/caller.ts';
-import type { OriginRoute } from '../core/matching/origin-route.ts';
 import { planAnybody, planRequest } from '../core/matching/plan.ts';
 import type { AfterResponse } from '../core/ports/after-response.ts';
-import { type Held, holdSeats } from '../limiter/held-seats.ts';
-import { createLedger, type Ledger } from '../limiter/ledger.ts';
+import { createLedger } from '../limiter/ledger.ts';
 import type { Regions } from '../limiter/region.ts';
 import type { RequestPlan, Round } from '../limiter/round.ts';
 import type { ClientRequest } from './client-request.ts';
-import { holdWhileOpen } from './connections.ts';
 import { incidentOf, report } from './decision-report.ts';
+import { attempt, reportBug } from './guard.ts';
 import { setDecisionHeaders, setIncidentHeaders } from './headers.ts';
 import {
   addressOf,
@@ -24,13 +22,12 @@ import {
   planByIdentity,
 } from './identity.ts';
 import type { RoutedPath } from './origin-choice.ts';
-import { takeOriginHeaders } from './origin-headers.ts';
 import { nameOfRoute } from './origins.ts';
+import { clock, forward, type Handled, type PassedRequest, passAndFollowUp, readAnswer } from './pass-on.ts';
 import { clientGone, type ProxyResult } from './proxy.ts';
-import { refusal } from './refusals.ts';
+import { notPassedOn, plainRefusal, refusal } from './refusals.ts';
 import { factsOf } from './request-facts.ts';
 import type { Services } from './services.ts';
-import { waitForTurn, waitOf } from './throttle.ts';
 
 /** The services that the gateway uses. */
 export interface GatewayServices
@@ -47,7 +44,7 @@ export interface GatewayServices
     | 'showsDegraded'
     | 'telemetry'
   > {
-  readonly origins: Pick<Services['origins'], 'routeOf' | 'forward'>;
+  readonly origins: Pick<Services['origins'], 'routeOf' | 'isZone' | 'forward'>;
 }
 
 export interface GatewayRequest extends Omit<RoutedPath, 'route'> {
@@ -58,33 +55,19 @@ export interface GatewayRequest extends Omit<RoutedPath, 'route'> {
   readonly isFirst: boolean;
   readonly regions: Regions;
   readonly afterResponse: AfterResponse;
+  /** The platform sends the request to the zone's origin if Weir now throws. */
+  readonly passThrough: () => void;
   /** The rest of the app, if Weir is its middleware. Undefined: Weir forwards the request to an origin. */
   readonly next?: ((caller: Caller | undefined) => Promise<ProxyResult>) | undefined;
 }
 
-/** An admitted request: the decision, the caller, the charges, and where it goes. */
-interface Admitted {
-  readonly decision: Decision;
-  readonly caller: Caller | undefined;
-  readonly ledger: Ledger;
-  /** Undefined: no route takes the request, so it goes to the default origin. */
-  readonly route: OriginRoute | undefined;
-}
-
-/** Less than the 30 s for which the runtime keeps `waitUntil` work alive after a client has left. */
-const AWAIT_COST_MS = 25_000;
-
-/**
- * Cloudflare's own answers when it cannot connect to an origin: refused, unreachable, no TLS, no name. Only these prove
- * that a request did not reach the origin. A connection that breaks later may have carried the request.
- */
-const NOT_CONNECTED: ReadonlySet<number> = new Set([521, 523, 525, 526, 530]);
-
+/** Only the decision and the origin are needed for an answer. Whatever else fails is reported and left out. */
 export async function handleGateway(services: GatewayServices, asked: GatewayRequest): Promise<Response> {
-  const { limiter, log, telemetry } = services;
+  const { limiter, log } = services;
   const { request, regions, afterResponse } = asked;
-  const startedAtMs = telemetry.clockMs();
-  const ledger = createLedger((error) => log.error('charge-not-settled', error));
+  const startedAtMs = attempt(log, clock, services) ?? 0;
+  const ledger = attempt(log, createLedger, (error: unknown) => log.error('charge-not-settled', error));
+  if (!ledger) return passUncounted(services, asked);
   const toDecide = { regions, operation: 'take', ledger, afterResponse } as const;
   let identity: Identity | undefined;
   let decision: Decision;
@@ -103,28 +86,73 @@ export async function handleGateway(services: GatewayServices, asked: GatewayReq
     ({ decision } = step);
   } catch (error) {
     // The limiter itself never fails. A look-up of the caller, or a digest, might.
-    decision = limiter.recover(toDecide, error);
+    decision = attempt(log, limiter.recover, toDecide, error) ?? UNDECIDED;
   }
-  const caller = identity?.caller;
-  const route = services.origins.routeOf(request.url, asked.matchPath);
-  const incident = incidentOf(decision, identity);
-  const region = regions[0].name;
-  report(services, region, decision, incident);
-  telemetry.decided({ decision, incident, region, route: nameOfRoute(route), caller, startedAtMs });
-  const admitted = { decision, caller, ledger, route };
+  const route = attempt(log, services.origins.routeOf, request.url, asked.matchPath);
+  const incident = attempt(log, incidentOf, decision, identity);
+  const handled = { decision, incident, caller: identity?.caller, ledger, route, startedAtMs };
+  attempt(log, report, services, regions[0].name, decision, incident);
+  attempt(log, countDecision, services, asked, handled);
   let response: Response;
-  if (!decision.allowed) response = refusal(decision, request.method);
-  else if (ledger.needsFollowUp) response = await passAndFollowUp(services, asked, admitted);
-  else if (request.raw.signal.aborted) response = clientGone();
-  else {
-    const sentAtMs = telemetry.clockMs();
-    const result = await forward(services, asked, admitted);
-    ({ response } = readAnswer(services, admitted, sentAtMs, result));
+  try {
+    if (!decision.allowed) response = refusal(decision, request.method);
+    else if (ledger.needsFollowUp) response = await passAndFollowUp(services, asked, handled);
+    else if (request.raw.signal.aborted) response = clientGone();
+    else {
+      const sentAtMs = attempt(log, clock, services) ?? 0;
+      const result = await forward(services, asked, handled);
+      attempt(log, readAnswer, services, handled, sentAtMs, result);
+      ({ response } = result);
+    }
+  } catch (error) {
+    response = answerDespite(error, services, asked, handled);
   }
-  if (incident && services.showsDegraded) setIncidentHeaders(response.headers, incident);
-  setDecisionHeaders(response.headers, decision, services);
-  telemetry.handOver(regions, afterResponse);
+  attempt(log, setHeaders, services, handled, response);
+  attempt(log, services.telemetry.handOver, regions, afterResponse);
   return response;
+}
+
+/** For a request that Weir could not even begin to decide. */
+export async function passUncounted(
+  services: Pick<GatewayServices, 'log' | 'origins'>,
+  asked: PassedRequest,
+): Promise<Response> {
+  const route = attempt(services.log, services.origins.routeOf, asked.request.url, asked.matchPath);
+  return (await forward(services, asked, { caller: undefined, route })).response;
+}
+
+/** The decision if nothing can decide. */
+const UNDECIDED: Decision = { kind: 'degraded', allowed: true, fallback: 'open', reason: 'internal-error' };
+
+function countDecision({ telemetry }: GatewayServices, { regions }: GatewayRequest, handled: Handled): void {
+  const { decision, incident, caller, startedAtMs } = handled;
+  const region = regions[0].name;
+  telemetry.decided({ decision, incident, region, route: nameOfRoute(handled.route), caller, startedAtMs });
+}
+
+function setHeaders(services: GatewayServices, { decision, incident }: Handled, { headers }: Response): void {
+  if (incident && services.showsDegraded) setIncidentHeaders(headers, incident);
+  setDecisionHeaders(headers, decision, services);
+}
+
+/**
+ * The refusal could not be made, or the request not be passed on. A denied request stays denied. An error of the rest
+ * of the app is for that app. If the origin is the zone's own, the platform can pass on what Weir could not, as long as
+ * the origin cannot get it twice.
+ */
+function answerDespite(
+  error: unknown,
+  { log, origins }: GatewayServices,
+  { request: { raw, method }, next, passThrough }: GatewayRequest,
+  { decision, route }: Handled,
+): Response {
+  if (next && decision.allowed) throw error;
+  reportBug(log, error);
+  if (!decision.allowed) return plainRefusal();
+  const isUnsent = raw.body ? !raw.bodyUsed : method === 'GET' || method === 'HEAD';
+  if (!isUnsent || !origins.isZone(route)) return notPassedOn();
+  passThrough();
+  throw error;
 }
 
 /** Returns a promise only if the client shows a credential. */
@@ -187,73 +215,3 @@ const plannedFor = (
   isLogOnly,
   seatId: randomId,
 });
-
-const forward = (
-  { origins }: GatewayServices,
-  { request, next, path, query, isFirst }: GatewayRequest,
-  { caller, route }: Pick<Admitted, 'caller' | 'route'>,
-  outlivesClientMs?: number,
-): Promise<ProxyResult> =>
-  next?.(caller) ?? origins.forward(request, { path, query, route, isFirst, caller, outlivesClientMs });
-
-/** Forwards a request whose charges may change later, or that holds a seat. */
-function passAndFollowUp(
-  services: GatewayServices,
-  asked: GatewayRequest,
-  admitted: Admitted,
-): Promise<Response> {
-  const { ledger } = admitted;
-  const held = holdSeats(ledger);
-  // A region that did not answer may still hold a seat.
-  if (!held) asked.afterResponse(ledger.release());
-  const passing = passWith(held, services, asked, admitted);
-  asked.afterResponse(passing.catch(() => held?.end()));
-  return passing;
-}
-
-async function passWith(
-  held: Held | undefined,
-  services: GatewayServices,
-  asked: GatewayRequest,
-  admitted: Admitted,
-): Promise<Response> {
-  const { request, afterResponse } = asked;
-  const { decision, ledger } = admitted;
-  if (!(await waitForTurn(waitOf(decision), request.raw.signal))) {
-    afterResponse(Promise.all([ledger.refund(), held?.end()]));
-    return clientGone();
-  }
-  const sentAtMs = services.telemetry.clockMs();
-  const result = await forward(services, asked, admitted, ledger.awaitsCost ? AWAIT_COST_MS : 0);
-  const { response, cost, isRefunded } = readAnswer(services, admitted, sentAtMs, result);
-  if (result.kind === 'failed') {
-    if (held) afterResponse(held.end());
-    return response;
-  }
-  if (isRefunded) afterResponse(ledger.refundError());
-  else if (cost !== undefined) afterResponse(ledger.settle(cost));
-  const isRaw = result.isRaw === true;
-  return held ? holdWhileOpen({ request, response, isRaw }, held, afterResponse) : response;
-}
-
-/** Removes headers that are only for Weir from the answer, and reads the real cost from them. */
-function readAnswer(
-  { origin, telemetry }: GatewayServices,
-  { decision, caller, route }: Omit<Admitted, 'ledger'>,
-  startedAtMs: number,
-  { kind, response }: ProxyResult,
-) {
-  const cost = kind === 'failed' ? undefined : takeOriginHeaders(response.headers, origin);
-  const { status } = response;
-  const isRefunded = kind !== 'failed' && NOT_CONNECTED.has(status);
-  telemetry.answered({
-    decision,
-    route: nameOfRoute(route),
-    caller,
-    startedAtMs,
-    status,
-    cost,
-    isRefunded,
-  });
-  return { response, cost, isRefunded };
-}

@@ -4,7 +4,9 @@ import type { OriginRoute } from '../core/matching/origin-route.ts';
 import { hostOf } from '../core/matching/origin-routes.ts';
 import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
 import type { ClientRequest } from './client-request.ts';
+import { attempt, reportBug } from './guard.ts';
 import { identityHeaders } from './identity-headers.ts';
+import type { Log } from './log.ts';
 import { createLoopGuard } from './loop-guard.ts';
 import {
   createOriginChooser,
@@ -13,7 +15,7 @@ import {
   type RoutedPath,
 } from './origin-choice.ts';
 import { createOriginHealth, type OriginReport } from './origin-health.ts';
-import type { HeaderPolicy } from './proxy/headers.ts';
+import { type HeaderPolicy, HOP_HEADER } from './proxy/headers.ts';
 import { type ProxyResult, proxy } from './proxy.ts';
 
 export interface ToOrigin extends RoutedPath {
@@ -29,6 +31,8 @@ export interface Origins {
   refuseLoop(request: Pick<Request, 'headers'>): Promise<Response | undefined>;
   /** The route that takes the request; undefined if none does. */
   routeOf(url: string, matchPath: string): OriginRoute | undefined;
+  /** Whether the origin of the route, or the default one, is the zone's own. */
+  isZone(route: OriginRoute | undefined): boolean;
   /** Sends the request to the origin of its route, or to the default one. */
   forward(request: ClientRequest, asked: ToOrigin): Promise<ProxyResult>;
   /** The default origin first, then those of all routes in force. */
@@ -41,12 +45,20 @@ export interface OriginsOptions extends OriginChooserOptions {
   /** The same in all isolates of this Weir, and in no other Weir. */
   readonly identity: string;
   readonly now: () => number;
+  readonly log: Pick<Log, 'bug'>;
 }
+
+/** Stands for this Weir if it cannot name itself. It counts as one of the hops that a request may have. */
+const NAMELESS_HOP = '0'.repeat(16);
+
+/** See core/matching/origin.ts. */
+const ZONE = 'pass';
 
 /** For metrics and logs. `default`: no route takes the request. */
 export const nameOfRoute = (route: OriginRoute | undefined): string => route?.name ?? 'default';
 
-export function createOrigins({ snapshots, headers, identity, now, ...options }: OriginsOptions): Origins {
+export function createOrigins(given: OriginsOptions): Origins {
+  const { snapshots, headers, identity, now, log, ...options } = given;
   const routes = () => snapshots.current()?.routes;
   const choose = createOriginChooser(options);
   const health = createOriginHealth(now);
@@ -58,7 +70,6 @@ export function createOrigins({ snapshots, headers, identity, now, ...options }:
     choice: OriginChoice,
     hop: string,
   ): Promise<ProxyResult> => {
-    const tier = caller && (caller.tier ?? snapshots.current()?.tierOf(caller));
     const target = {
       url: choice.url,
       via: choice.via,
@@ -67,23 +78,34 @@ export function createOrigins({ snapshots, headers, identity, now, ...options }:
       headers: choice.headers,
       outlivesClientMs,
       policy: headers,
-      identity: identityHeaders(caller, tier),
+      identity: attempt(log, identityOf, caller),
       hop,
-      health: health.of(choice),
+      health: attempt(log, health.of, choice),
+      log,
     };
     return proxy(request, target);
   };
 
+  const identityOf = (caller: Caller | undefined) =>
+    identityHeaders(caller, caller && (caller.tier ?? snapshots.current()?.tierOf(caller)));
+
+  const namelessHop = ({ headers }: ClientRequest, isFirst: boolean) =>
+    isFirst ? NAMELESS_HOP : `${headers.get(HOP_HEADER)}, ${NAMELESS_HOP}`;
+
   return {
     refuseLoop: loops.refuse,
     // Without routes, this does not parse the URL.
+    isZone: (route) => (route?.origin ?? options.defaultOrigin) === ZONE,
     routeOf: (url, matchPath) => routes()?.find(hostOf(url), matchPath),
     forward(request, asked) {
       const choice = choose(request.url, asked);
-      const hop = loops.mark(request, asked.isFirst);
-      return typeof hop === 'string'
-        ? send(request, asked, choice, hop)
-        : hop.then((made) => send(request, asked, choice, made));
+      const hop = attempt(log, loops.mark, request, asked.isFirst) ?? namelessHop(request, asked.isFirst);
+      if (typeof hop === 'string') return send(request, asked, choice, hop);
+      const named = hop.catch((error: unknown) => {
+        reportBug(log, error);
+        return namelessHop(request, asked.isFirst);
+      });
+      return named.then((made) => send(request, asked, choice, made));
     },
     report: () => [
       health.report({ routeName: undefined, origin: options.defaultOrigin }),

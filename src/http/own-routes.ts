@@ -7,6 +7,7 @@ import { PLAIN_VIEWS, plainPath } from '../core/page-paths.ts';
 import { problem } from '../core/problem.ts';
 import { sessionCookieOf } from '../core/session-cookie.ts';
 import { whenNeeded } from '../core/when-needed.ts';
+import { runAfterResponse } from './guard.ts';
 import { createOwnLimit } from './own-limit.ts';
 import type { Services } from './services.ts';
 
@@ -48,9 +49,10 @@ export function createOwnRoutes(services: Services): Hono {
     async ({ req: { raw } }) => (await services.adminRefusal(raw)) ?? services.metrics(raw),
   );
   app.all('/quota', async (c) =>
-    (await answers()).quota(c.req.raw, (work) => c.executionCtx.waitUntil(work)),
+    (await answers()).quota(c.req.raw, (work) => runAfterResponse(services.log, c, work)),
   );
-  const check = async (c: Context) => (await checks())(c.req.raw, (work) => c.executionCtx.waitUntil(work));
+  const check = async (c: Context) =>
+    (await checks())(c.req.raw, (work) => runAfterResponse(services.log, c, work));
   app.all('/check', check);
   app.all('/check/*', check);
   app.all('/admin', (c) => services.admin(c.req.raw, c.executionCtx));

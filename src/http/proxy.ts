@@ -2,6 +2,8 @@
 
 import { problem } from '../core/problem.ts';
 import type { ClientRequest } from './client-request.ts';
+import { attempt } from './guard.ts';
+import type { Log } from './log.ts';
 import type { ServiceBinding } from './origin-choice.ts';
 import type { OriginRecord } from './origin-health.ts';
 import { passBody } from './proxy/body.ts';
@@ -27,7 +29,8 @@ export interface ProxyTarget {
   /** How long the origin may still answer after the client has left. */
   readonly outlivesClientMs?: number | undefined;
   /** Records the result. */
-  readonly health: OriginRecord;
+  readonly health: OriginRecord | undefined;
+  readonly log: Pick<Log, 'bug'>;
 }
 
 export type ProxyFailure = EndReason | 'unreachable' | 'not-bound';
@@ -51,9 +54,11 @@ export async function proxy(request: ClientRequest, target: ProxyTarget): Promis
       deadline.stop();
     }
   }
-  target.health.note(result);
+  attempt(target.log, note, target.health, result);
   return result;
 }
+
+const note = (health: OriginRecord | undefined, result: ProxyResult) => health?.note(result);
 
 const failed = (reason: ProxyFailure): ProxyResult => ({
   kind: 'failed',

@@ -22,6 +22,18 @@ export function refusal(decision: Decision, method = 'GET'): Response {
   return method === 'HEAD' ? new Response(null, answer) : answer;
 }
 
+/** For a denied request if its refusal cannot be made. It needs nothing that could fail as well. */
+export const plainRefusal = (): Response => new Response(null, { status: 429 });
+
+/** For an admitted request that Weir failed to pass on, because of a bug. */
+export const notPassedOn = (): Response =>
+  problem({
+    status: 502,
+    code: 'internal-error',
+    title: 'Weir could not pass the request on',
+    detail: 'This is a bug in Weir. The API behind it may have got the request.',
+  });
+
 function refusalWithBody(decision: Decision): Response {
   if (decision.kind === 'listed') return listed();
   if (decision.kind === 'unverified') return unverifiedCredentials(decision.credential);

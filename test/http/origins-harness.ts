@@ -3,6 +3,7 @@ import { type OriginRoute, ROUTE_DEFAULTS } from '../../src/core/matching/origin
 import { compileSnapshot } from '../../src/core/matching/snapshot.ts';
 import type { ServiceBinding } from '../../src/http/origin-choice.ts';
 import { createOrigins } from '../../src/http/origins.ts';
+import { SILENT_LOG } from '../telemetry/silent.ts';
 
 export const route = (fields: Partial<OriginRoute> & Pick<OriginRoute, 'origin'>): OriginRoute => ({
   ...ROUTE_DEFAULTS,
@@ -30,6 +31,7 @@ export function openOrigins({ routes = [], services = {}, ...options }: OriginsO
     headers: { overrides: 'drop', hidesAccess: false },
     identity: 'one',
     now: () => 0,
+    log: SILENT_LOG,
     ...options,
   });
 }

@@ -5,6 +5,7 @@ import { readClientRequest } from '../../src/http/client-request.ts';
 import { createDeadline } from '../../src/http/proxy/deadline.ts';
 import { type ProxyResult, proxy } from '../../src/http/proxy.ts';
 import { eventually, useOrigin } from '../local/origin-harness.ts';
+import { SILENT_LOG } from '../telemetry/silent.ts';
 
 const { current, latestState } = useOrigin();
 
@@ -16,6 +17,7 @@ const ask = (query: string, { timeoutMs = 10_000, originUrl = current().url, sig
     policy: { overrides: 'drop', hidesAccess: false },
     timeoutMs,
     health: { note: () => {} },
+    log: SILENT_LOG,
   });
 
 interface Asked {

@@ -62,7 +62,7 @@ export async function send(situation: Situation) {
       ipv6Prefix: 64,
       unverified: 'count',
     },
-    origins: { routeOf: () => undefined, forward },
+    origins: { routeOf: () => undefined, isZone: () => false, forward },
     origin: { rateLimitHeaders: 'keep', costHeader: 'x-weir-cost' },
     isDevelopment: false,
     showsDegraded,
@@ -88,6 +88,7 @@ export async function send(situation: Situation) {
     isFirst: true,
     regions,
     afterResponse: (work) => void later.push(work),
+    passThrough: () => {},
   }).catch(() => new Response(null, { status: 500 }));
   // Reads the body, like a client: seats are held until then.
   const body = await answer.text();

@@ -80,6 +80,7 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
     identity: { callers, tokens: { verify }, ipv6Prefix: 64, unverified },
     origins: {
       routeOf: () => undefined,
+      isZone: () => false,
       forward: async () => ({ kind: 'answered', response: new Response() }),
     },
     origin: { rateLimitHeaders: 'keep', costHeader: 'x-weir-cost' },
@@ -102,6 +103,7 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
       query: '',
       isFirst: true,
       afterResponse: () => {},
+      passThrough: () => {},
     });
     return [answer.status, answer.headers.get('X-Weir-Degraded')];
   };

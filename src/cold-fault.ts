@@ -1,0 +1,35 @@
+// What happens to a request if a bug keeps the isolate from starting: it goes to the default origin, uncounted.
+import type { ExecutionContext } from 'hono';
+import type { Bindings } from './bindings.ts';
+import { parseConfig } from './config.ts';
+import { passPlainly } from './http/app.ts';
+import { reportBug } from './http/guard.ts';
+import { createLog } from './http/log.ts';
+import { createOriginsOf } from './wiring.ts';
+
+const now = () => Date.now();
+const log = createLog(now, (line) => console.warn(line));
+
+/** The next request tries to start the isolate again. If not even this works, the platform may pass the request on. */
+export async function passWithoutIsolate(
+  error: unknown,
+  request: Request,
+  env: Bindings,
+  context: ExecutionContext,
+): Promise<Response> {
+  reportBug(log, error);
+  try {
+    const origins = createOriginsOf(parseConfig(env), {
+      env,
+      now,
+      log,
+      snapshots: { current: () => undefined },
+    });
+    return await passPlainly({ log, origins }, request);
+  } catch (another) {
+    reportBug(log, another);
+    // A body can be sent once. If it was not sent, the zone's own origin can still get it.
+    if (env.ORIGIN_URL === 'pass' && !request.bodyUsed) context.passThroughOnException();
+    throw another;
+  }
+}
