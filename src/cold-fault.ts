@@ -4,11 +4,10 @@ import type { Bindings } from './bindings.ts';
 import { parseConfig } from './config.ts';
 import { passPlainly } from './http/app.ts';
 import { reportBug } from './http/guard.ts';
-import { createLog } from './http/log.ts';
-import { createOriginsOf } from './wiring.ts';
+import { createConsoleLog, createOriginsOf } from './wiring.ts';
 
 const now = () => Date.now();
-const log = createLog(now, (line) => console.warn(line));
+const log = createConsoleLog();
 
 /** The next request tries to start the isolate again. If not even this works, the platform may pass the request on. */
 export async function passWithoutIsolate(

@@ -7,11 +7,10 @@ import { ConfigError } from './config.ts';
 import type { Caller } from './core/matching/caller.ts';
 import type { RulesInCode } from './core/matching/written-rule.ts';
 import { reportBug } from './http/guard.ts';
-import { createLog } from './http/log.ts';
 import type { ProxyResult } from './http/proxy.ts';
 import { createIsolates } from './isolate.ts';
 import type { QueuedBatch } from './telemetry/consumer.ts';
-import { createIsolateServices } from './wiring.ts';
+import { createConsoleLog, createIsolateServices } from './wiring.ts';
 
 export type { Caller } from './core/matching/caller.ts';
 export type { TierInCode, WrittenRule } from './core/matching/written-rule.ts';
@@ -88,10 +87,7 @@ export function weir<Env extends object = LibraryBindings>(
   };
 }
 
-const log = createLog(
-  () => Date.now(),
-  (line) => console.warn(line),
-);
+const log = createConsoleLog();
 
 /** A copy, because headers of a fetched response are immutable. */
 function copyOf(answer: Response): Response {

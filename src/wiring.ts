@@ -47,8 +47,7 @@ export interface IsolateServices {
 export function createIsolateServices(env: Bindings, source?: RulesSource): IsolateServices {
   const config = parseConfig(env);
   const { deadlineMs, rulesKv: kv, isDevelopment } = config;
-  const now = () => Date.now();
-  const log = createLog(now, (line) => console.warn(line));
+  const log = createConsoleLog();
   const database = { url: config.databaseUrl, httpEndpoint: config.databaseHttpEndpoint };
   const collected = createCollected();
   const regions = createRegions(config, { log, now, sums: collected.sums });
@@ -199,6 +198,10 @@ export function createIsolateServices(env: Bindings, source?: RulesSource): Isol
     },
   };
 }
+
+const now = () => Date.now();
+
+export const createConsoleLog = (): Log => createLog(now, (line) => console.warn(line));
 
 interface OriginTools extends Pick<OriginsOptions, 'snapshots' | 'now' | 'log'> {
   readonly env: Bindings;
