@@ -2,7 +2,7 @@
 import type { ExecutionContext } from 'hono';
 import type { Bindings } from './bindings.ts';
 import { parseConfig } from './config.ts';
-import { passPlainly } from './http/app.ts';
+import { isForWeir, passPlainly } from './http/app.ts';
 import { reportBug } from './http/guard.ts';
 import { createConsoleLog, createOriginsOf } from './wiring.ts';
 
@@ -18,17 +18,14 @@ export async function passWithoutIsolate(
 ): Promise<Response> {
   reportBug(log, error);
   try {
-    const origins = createOriginsOf(parseConfig(env), {
-      env,
-      now,
-      log,
-      snapshots: { current: () => undefined },
-    });
-    return await passPlainly({ log, origins }, request);
+    const config = parseConfig(env);
+    const origins = createOriginsOf(config, { env, now, log, snapshots: { current: () => undefined } });
+    return await passPlainly({ log, origins, adminHost: config.adminHost }, request);
   } catch (another) {
     reportBug(log, another);
     // A body can be sent once. If it was not sent, the zone's own origin can still get it.
-    if (env.ORIGIN_URL === 'pass' && !request.bodyUsed) context.passThroughOnException();
+    const isZone = env.ORIGIN_URL === 'pass' && !isForWeir(request.url, env.ADMIN_HOST);
+    if (isZone && !request.bodyUsed) context.passThroughOnException();
     throw another;
   }
 }

@@ -78,10 +78,7 @@ function readRequest(services: Services, c: Context<Env>): GatewayRequest | Resp
   };
 }
 
-/**
- * Passes a request on that a bug keeps from the gateway. Nothing on the host of the page is ever proxied, and other
- * spellings of Weir's own paths may come with its secrets.
- */
+/** Passes a request on that a bug keeps from the gateway. */
 export function passPlainly(
   services: Pick<Services, 'log' | 'origins' | 'adminHost'>,
   raw: Request,
@@ -90,9 +87,7 @@ export function passPlainly(
   const { url, method, headers } = raw;
   const path = pathnameOf(url);
   const matchPath = path.toLowerCase();
-  const { adminHost } = services;
-  const isForWeir = adminHost !== undefined && new URL(url).hostname.toLowerCase() === adminHost;
-  if (isForWeir || matchPath.startsWith(OWN_PREFIX)) return somethingWrong();
+  if (isForWeir(url, services.adminHost)) return somethingWrong();
   return passUncounted(services, {
     request: { raw, url, method, headers, connectingIp: headers.get('CF-Connecting-IP') },
     path,
@@ -101,6 +96,13 @@ export function passPlainly(
     isFirst: !headers.has(HOP_HEADER),
     next,
   });
+}
+
+/** Nothing on the host of the page is ever proxied. Other spellings of Weir's own paths may come with its secrets. */
+export function isForWeir(url: string, adminHost: string | undefined): boolean {
+  const { hostname, pathname } = new URL(url);
+  const isAtPage = adminHost !== undefined && hostname.replace(/\.+$/, '') === adminHost.toLowerCase();
+  return isAtPage || pathname.toLowerCase().startsWith(OWN_PREFIX);
 }
 
 const somethingWrong = () =>

@@ -282,6 +282,9 @@ describe('the platform passes a request on', () => {
     expect(await isPassed({ path: '/free' }, unsent)).toEqual({ ...answered, status: 502 });
     const late: Fault = { ...unsent, mode: 'fails late' };
     expect(await isPassed(posted, late)).toEqual({ ...answered, status: 502 });
+    const own = { ...zone, path: '/_weir/admin' };
+    const cold: Fault = { name: 'wiring.ts createOrigins', mode: 'throws' };
+    expect(await isPassed(own, cold)).toEqual({ isPassed: false, isThrown: true, status: 500 });
     const refused: Fault = { name: 'http/gateway.ts refusal', mode: 'throws' };
     expect(await isPassed({ ...zone, path: '/plain' }, refused, DENIED_IP)).toEqual({
       ...answered,
