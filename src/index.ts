@@ -1,7 +1,6 @@
 // The entry of the Worker: requests, the cron run, and the queue of denials and usage.
 import type { ExecutionContext } from 'hono';
 import type { Bindings } from './bindings.ts';
-import { passWithoutIsolate } from './cold-fault.ts';
 import { ConfigError } from './config.ts';
 import { problem } from './core/problem.ts';
 import { isolateOf } from './isolate.ts';
@@ -37,6 +36,13 @@ const worker: WeirWorker = {
     await isolateOf(env).consume(batch);
   },
 };
+
+/** Loaded when needed, because that should be never. */
+const passWithoutIsolate = async (
+  ...failed: Parameters<ColdFault['passWithoutIsolate']>
+): Promise<Response> => (await import('./cold-fault.ts')).passWithoutIsolate(...failed);
+
+type ColdFault = typeof import('./cold-fault.ts');
 
 function notConfigured(error: ConfigError): Response {
   console.error(error.message);
