@@ -6,7 +6,7 @@ import { buildWorker } from './bundle.ts';
 import { measureModules } from './module-sizes.ts';
 
 /** A larger gateway makes every cold start slower. */
-const GATEWAY_KIB = 100;
+const GATEWAY_KIB = 101;
 const ALL_KIB = 374;
 
 function hold(what: string, kib: number, budgetKib: number): void {
