@@ -26,6 +26,8 @@ const node: TestProjectConfiguration = {
     name: 'node',
     include: ['test/**/*.test.ts'],
     exclude: [...(isLong ? [] : ['test/page/long/**']), 'test/workerd/**', 'test/upstash-lua/**'],
+    // No fake time passes while real work is under way.
+    setupFiles: ['test/shared/fake-time.ts'],
     // Files of one worker share its modules: to load them again for each file takes longer than its tests.
     isolate: false,
   },

@@ -1,9 +1,11 @@
 // `npm run simulate`: the limiter of many isolates over three regions, on virtual time and a network with faults. It
 // exits with 1 if a limit was exceeded, if something is held for ever, or if callers could use too little of their
 // limits.
+import { writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import type { Failure } from './simulator/episode.ts';
+import { keepEpisode } from './simulator/kept-episode.ts';
 import { renderSummary, toJson } from './simulator/report.ts';
 import { type EpisodeName, scenarioOf, simulate } from './simulator/run.ts';
 import { KINDS, type Kind } from './simulator/scenario.ts';
@@ -11,7 +13,7 @@ import { shrinkOver } from './simulator/shrink.ts';
 import { belowFloors, hasFailed, type Summary } from './simulator/summary.ts';
 import { startWorker } from './simulator/workers.ts';
 
-const HELP = `npm run simulate -- [--seed N] [--requests M] [--short] [--kind KIND] [--episode E] [--jobs J] [--json]
+const HELP = `npm run simulate -- [--seed N] [--requests M] [--short] [--kind KIND] [--episode E] [--keep FILE] [--jobs J] [--json]
 npm run simulate -- --scale [--json]
 
   --seed N      everything is drawn from it; a fresh one is drawn, and printed, if left out
@@ -19,6 +21,7 @@ npm run simulate -- --scale [--json]
   --short       stop after 100000
   --kind KIND   episodes of one kind only: ${KINDS.join(', ')}
   --episode E   only that episode of the seed; if a limit is exceeded in it, the smallest history that shows it
+  --keep FILE   with --episode: writes that smallest history into a file, for test/simulator/episodes
   --jobs J      threads (as many as there are cores)
   --scale       what each resource needs at 10³ to 10⁷ requests a second; draws docs/images/scale.svg
   --json        print one JSON object as the last line
@@ -36,6 +39,7 @@ interface Settings {
   readonly requests: number;
   readonly kind: Kind | undefined;
   readonly episode: number | undefined;
+  readonly keep: string | undefined;
   readonly jobs: number;
   readonly json: boolean;
   readonly scale: boolean;
@@ -52,6 +56,7 @@ function parseSettings(args: readonly string[]): Settings | undefined {
       short: flag,
       kind: text,
       episode: text,
+      keep: text,
       jobs: text,
       scale: flag,
       json: flag,
@@ -67,6 +72,7 @@ function parseSettings(args: readonly string[]): Settings | undefined {
     requests: parseWhole('requests', values.requests, 1) ?? (values.short ? SHORT : LONG),
     kind: kind as Kind | undefined,
     episode: parseWhole('episode', values.episode),
+    keep: values.keep,
     jobs: parseWhole('jobs', values.jobs, 1) ?? availableParallelism(),
     json: values.json === true,
     scale: values.scale === true,
@@ -89,7 +95,7 @@ async function main(): Promise<number> {
   const { seed, kind, episode } = settings;
   if (settings.scale) return (await import('./scale/run.ts')).showScale(settings);
   console.log(`seed ${seed}`);
-  if (episode !== undefined) return replay({ seed, number: episode, kind });
+  if (episode !== undefined) return replay({ seed, number: episode, kind }, settings.keep);
   const summary = await runAll(settings);
   console.log(`\n${renderSummary(summary)}`);
   for (const line of belowFloors(summary)) console.log(`too little used: ${line}`);
@@ -117,7 +123,7 @@ async function runAll({ jobs, ...settings }: Settings): Promise<Summary> {
   return await simulate({ ...settings, runners: workers.map(({ run }) => run), onEpisode });
 }
 
-async function replay(name: EpisodeName): Promise<number> {
+async function replay(name: EpisodeName, keep: string | undefined): Promise<number> {
   const { runNamed } = await import('./simulator/run.ts');
   const { failures, requests, admitted } = await runNamed(name);
   console.log(
@@ -125,18 +131,24 @@ async function replay(name: EpisodeName): Promise<number> {
   );
   for (const failure of failures) console.log(sayFailure(failure, name));
   const over = failures.find(({ kind }) => kind === 'over');
-  if (over) await explain(name, over);
+  if (over) await explain(name, over, keep);
   return failures.length > 0 ? 1 : 0;
 }
 
 const sayFailure = ({ kind, said }: Failure, { seed, number, kind: only }: EpisodeName) =>
   `${kind}: ${said}\n  npm run simulate -- --seed ${seed} --episode ${number}${only ? ` --kind ${only}` : ''}`;
 
-/** Prints the smallest history that shows the failure. */
-async function explain(name: EpisodeName, { subject }: Failure): Promise<void> {
+/** Prints the smallest history that shows the failure, and keeps it in a file if one is named. */
+async function explain(name: EpisodeName, failure: Failure, keep?: string): Promise<void> {
+  const { subject, said } = failure;
   if (subject === undefined) return;
   console.log(`\nmaking episode ${name.number} smaller`);
   const { scenario, requests, journal } = await shrinkOver(scenarioOf(name), subject);
+  if (keep !== undefined) {
+    const foundBy = sayFailure(failure, name).split('\n').at(-1)?.trim() ?? '';
+    const kept = keepEpisode(scenario, { wentWrong: `${said}. The cause is not known yet.`, foundBy });
+    writeFileSync(keep, `${JSON.stringify(kept, null, 2)}\n`);
+  }
   const paths = new Set(scenario.subjects.map(({ path }) => path));
   const { contents, subjects: _, ...world } = scenario;
   console.log(JSON.stringify(world));

@@ -17,6 +17,7 @@ export interface VirtualTime extends Disposable {
 const { setImmediate, setTimeout, clearTimeout } = globalThis;
 const realTimeout = AbortSignal.timeout;
 const realRandom = Math.random;
+const realDigest = crypto.subtle.digest;
 /** How many events go into the queue of the process at once. */
 const BATCH = 512;
 
@@ -35,6 +36,10 @@ export function installVirtualTime(startMs: number, random: Random): VirtualTime
   AbortSignal.timeout = (ms) =>
     new VirtualSignal(nowMs + ms, { now: () => nowMs, after }) as unknown as AbortSignal;
   Math.random = random;
+  // Virtual time would not wait for it.
+  crypto.subtle.digest = () => {
+    throw new Error('a digest takes real time: make it before virtual time is installed');
+  };
 
   /** False if no event is left before that moment. */
   const step = (untilMs: number): boolean => {
@@ -62,6 +67,7 @@ export function installVirtualTime(startMs: number, random: Random): VirtualTime
       install({ setTimeout, clearTimeout });
       AbortSignal.timeout = realTimeout;
       Math.random = realRandom;
+      crypto.subtle.digest = realDigest;
     },
   };
 }
