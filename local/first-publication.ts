@@ -22,7 +22,11 @@ export async function publishToRegions(
     await publish({
       database,
       // The Worker of `npm run dev` allows private origins, too.
-      reader: createRuleReader(database, { allowsPrivate: true, services: [DEMO_BINDING] }),
+      reader: createRuleReader(database, {
+        allowsPrivate: true,
+        allowsPlainHttp: true,
+        services: [DEMO_BINDING],
+      }),
       kv: NO_KV,
       regions: stack.regions.map(toPublished),
       // If a region was not told, the Worker's own publication tells it, and reports the failure.

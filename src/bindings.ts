@@ -62,6 +62,7 @@ export interface Bindings {
   readonly OVERRIDE_HEADERS?: string;
   /** `refuse` (default) or `allow` (default in development): origins with a loopback or private address. */
   readonly PRIVATE_ORIGINS?: string;
+  readonly PLAIN_HTTP?: string;
   /** A queue for denials and usage. Without it, isolates write them to Postgres themselves. */
   readonly RECORDS?: RecordQueue;
   /** Isolates hand over their counts within this many seconds (25), down to 0.1. */

@@ -171,6 +171,7 @@ export const variables = {
   ORIGIN_RATE_LIMIT_HEADERS: withDefault(oneOf(['rename', 'drop', 'keep']), 'rename'),
   OVERRIDE_HEADERS: withDefault(oneOf(['drop', 'keep']), 'drop'),
   PRIVATE_ORIGINS: optional(oneOf(['allow', 'refuse'])),
+  PLAIN_HTTP: optional(oneOf(['allow', 'refuse'])),
   ORIGIN_TIMEOUT_MS: withDefault(wholeNumber(1, 900_000), DEFAULT_ORIGIN_TIMEOUT_MS),
   RECORDS: optional(queue),
   TELEMETRY_SECONDS: withDefault(

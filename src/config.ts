@@ -128,8 +128,12 @@ type Variables = Partial<ObjectOf<typeof variables>>;
 /** Problems of variables that are valid alone but not together. */
 function* contradictionsIn(read: Variables, env: Bindings, problems: readonly string[]) {
   const { JWT, ADMIN_TOKEN, ADMIN_TOKENS = [], ALERT_WEBHOOK } = read;
-  const originProblem = originUrlProblem(read.ORIGIN_URL, originPolicyOf(read, env, variables));
+  const policy = originPolicyOf(read, env, variables);
+  const originProblem = originUrlProblem(read.ORIGIN_URL, policy);
   if (originProblem) yield originProblem;
+  if (!policy.allowsPlainHttp)
+    for (const name of plainUrlsIn(read))
+      yield `${name}: is plain http, which anybody on the way can read and change; PLAIN_HTTP=allow takes it`;
   // Does not report an invalid admin variable as missing, too.
   const isAdminWrong = problems.some((problem) => problem.startsWith('ADMIN_'));
   const tokens = adminTokensOf(ADMIN_TOKEN, ADMIN_TOKENS);
@@ -144,6 +148,20 @@ function* contradictionsIn(read: Variables, env: Bindings, problems: readonly st
       yield `${tokenVariableOf(region)}: is missing, and so is the token of "${region.name}" in REGIONS`;
   if (!haveNamesOfTheirOwn(tokens))
     yield 'ADMIN_TOKENS: has two tokens of one name (ADMIN_TOKEN is named admin)';
+}
+
+/** The variables, or their fields, whose URL is not encrypted. */
+function* plainUrlsIn(read: Variables): Generator<string> {
+  const named: [string, string | undefined][] = [
+    ['ORIGIN_URL', read.ORIGIN_URL],
+    ['DATABASE_HTTP_ENDPOINT', read.DATABASE_HTTP_ENDPOINT],
+    ['JWT.jwksUrl', read.JWT?.jwksUrl],
+    ['ADMIN_ACCESS.teamDomain', read.ADMIN_ACCESS?.teamDomain],
+    ['OTLP_URL', read.OTLP_URL],
+    ['ALERT_WEBHOOK', read.ALERT_WEBHOOK],
+  ];
+  for (const { name, url } of read.REGIONS ?? []) named.push([`the url of "${name}" in REGIONS`, url]);
+  for (const [name, url = ''] of named) if (/^http:/i.test(url)) yield name;
 }
 
 /** The region with its token; an empty one if there is none. */

@@ -16,7 +16,7 @@ export type { Caller } from './core/matching/caller.ts';
 export type { TierInCode, WrittenRule } from './core/matching/written-rule.ts';
 
 /** A placeholder: the rest of the app is the origin, so nothing is ever sent there. */
-const NO_ORIGIN = { ORIGIN_URL: 'http://origin.invalid' };
+const NO_ORIGIN = { ORIGIN_URL: 'https://origin.invalid' };
 
 export type LibraryBindings = Omit<Bindings, 'ORIGIN_URL'>;
 

@@ -1,4 +1,5 @@
-// Reads the origin policy from the environment: the service bindings, and whether private addresses are allowed.
+// Reads the origin policy from the environment: the service bindings, and whether private addresses and plain http are
+// allowed.
 import type { Bindings } from './bindings.ts';
 import { isPrivateHost, type OriginPolicy, parseOrigin } from './core/matching/origin.ts';
 import type { ServiceBinding } from './http/origin-choice.ts';
@@ -12,12 +13,13 @@ export function serviceOf(env: Bindings, name: string): ServiceBinding | undefin
 
 interface OriginVariables {
   readonly PRIVATE_ORIGINS?: 'allow' | 'refuse' | undefined;
+  readonly PLAIN_HTTP?: 'allow' | 'refuse' | undefined;
   readonly ENVIRONMENT?: 'production' | 'development' | undefined;
 }
 
 /** Bindings that Weir itself reads do not count as services. */
 export function originPolicyOf(
-  { PRIVATE_ORIGINS, ENVIRONMENT }: OriginVariables,
+  { PRIVATE_ORIGINS, PLAIN_HTTP, ENVIRONMENT }: OriginVariables,
   env: Bindings,
   ownNames: object,
 ): OriginPolicy {
@@ -25,6 +27,7 @@ export function originPolicyOf(
   const isService = (name: string) => !(name in ownNames) && serviceOf(env, name) !== undefined;
   return {
     allowsPrivate: (PRIVATE_ORIGINS ?? byDefault) === 'allow',
+    allowsPlainHttp: (PLAIN_HTTP ?? byDefault) === 'allow',
     services: Object.keys(env).filter(isService),
   };
 }

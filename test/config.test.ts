@@ -135,6 +135,27 @@ describe('parseConfig', () => {
     expect(parse({ ENVIRONMENT, DEGRADED_HEADER }).showsDegraded).toBe(expected);
   });
 
+  describe('outside development, refuses plain http unless PLAIN_HTTP allows it', () => {
+    const secret = `whsec_${'A'.repeat(32)}`;
+    const access = JSON.stringify({ teamDomain: 'http://team.example.com', audience: 'a' });
+    it.each<[string, Record<string, string>]>([
+      ['ORIGIN_URL', { ORIGIN_URL: 'http://api.example.com' }],
+      ['the url of "us" in REGIONS', { REGIONS: JSON.stringify([{ ...region, url: 'HTTP://us.test' }]) }],
+      ['DATABASE_HTTP_ENDPOINT', { DATABASE_HTTP_ENDPOINT: 'http://db.example.com/sql' }],
+      ['JWT.jwksUrl', { JWT: '{"jwksUrl":"http://issuer.example.com/keys"}' }],
+      ['ADMIN_ACCESS.teamDomain', { ADMIN_ACCESS: access }],
+      ['OTLP_URL', { OTLP_URL: 'http://otlp.example.com' }],
+      ['ALERT_WEBHOOK', { ALERT_WEBHOOK: 'http://hooks.example.com', ALERT_WEBHOOK_SECRET: secret }],
+    ])('%s', (name, changes) => {
+      const problem = `${name}: is plain http, which anybody on the way can read and change; PLAIN_HTTP=allow takes it`;
+      expect(problemsOf(changes)).toEqual([problem]);
+      expect(problemsOf({ ...changes, ENVIRONMENT: 'development', PLAIN_HTTP: 'refuse' })).toEqual([problem]);
+      expect(problemsOf({ ...changes, PRIVATE_ORIGINS: 'allow' })).toEqual([problem]);
+      expect(problemsOf({ ...changes, PLAIN_HTTP: 'allow' })).toEqual([]);
+      expect(problemsOf({ ...changes, ENVIRONMENT: 'development' })).toEqual([]);
+    });
+  });
+
   it.each([
     [{ ORIGIN_URL: undefined }, 'ORIGIN_URL: is missing'],
     [{ ORIGIN_URL: 'api.example.com' }, 'ORIGIN_URL: must be an http or https URL, service:NAME or pass'],
@@ -144,7 +165,7 @@ describe('parseConfig', () => {
     ],
     [{ ORIGIN_URL: 'service:API' }, 'ORIGIN_URL: names a service binding that this Worker does not have'],
     [
-      { ORIGIN_URL: 'http://10.0.0.1' },
+      { ORIGIN_URL: 'https://10.0.0.1' },
       'ORIGIN_URL: is a loopback or private address; PRIVATE_ORIGINS=allow takes it outside development too',
     ],
     [{ RULES: undefined }, 'RULES: KV binding is missing'],

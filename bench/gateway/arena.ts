@@ -149,6 +149,7 @@ export function weirOn(
   // Requests come from near the first region, whose Redis the other candidates use, too. The origin is on this machine.
   const deployed = {
     ENVIRONMENT: 'production',
+    PLAIN_HTTP: 'allow',
     PRIVATE_ORIGINS: 'allow',
     DEGRADED_HEADER: 'on',
     REGIONS: regions,

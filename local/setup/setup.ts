@@ -63,12 +63,18 @@ function expectConfig({ origin }: Answers, secrets: ReturnType<typeof secretsOf>
   const unused = new Proxy({}, { get: () => () => {} });
   const services = origin.startsWith('service:') ? { [origin.slice('service:'.length)]: unused } : {};
   try {
-    parseConfig({ ...secrets, ...services, RULES: unused, ORIGIN_URL: origin } as Parameters<
+    parseConfig({ ...secrets, ...services, ...plainHttp(), RULES: unused, ORIGIN_URL: origin } as Parameters<
       typeof parseConfig
     >[0]);
   } catch (error) {
     throw new StackError(`the Worker would not start with this: ${(error as Error).message}`);
   }
+}
+
+/** Whoever wants plain http has said so in the file, and setup leaves that line as it is. */
+function plainHttp() {
+  const said = /^PLAIN_HTTP = "(\w+)"$/m.exec(readFileSync(values.config, 'utf8'))?.[1];
+  return said === undefined ? {} : { PLAIN_HTTP: said };
 }
 
 interface Announced {

@@ -88,9 +88,14 @@ export class CheckError extends Error {
 }
 
 const name = such(
-  textFrom(1, 'must not be empty'),
-  ({ length }) => length <= MAX_CHARACTERS,
-  `must have at most ${MAX_CHARACTERS} characters`,
+  such(
+    textFrom(1, 'must not be empty'),
+    ({ length }) => length <= MAX_CHARACTERS,
+    `must have at most ${MAX_CHARACTERS} characters`,
+  ),
+  // No store could tell such a text from others.
+  (given) => given.isWellFormed(),
+  'has half of a surrogate pair, which is not a character',
 );
 const cost = such(
   wholeNumber,

@@ -37,6 +37,20 @@ const historyOf = async (entity: string) => {
 const detailOf = (value: unknown) =>
   `cannot be changed: it is ${JSON.stringify(value)}. Leave it out, or give it as it is`;
 
+it.each([
+  ['/users', { id: 'a\ud800' }, 'id'],
+  ['/tenants', { id: '\udc00' }, 'id'],
+  ['/tenants', { id: 'whole', name: '\ud800' }, 'name'],
+  ['/keys', { userId: '\ud800' }, 'userId'],
+  ['/lists', { list: 'deny', kind: 'user', value: '\ud800' }, 'value'],
+  ['/rules', { ...LOGINS, name: 'half', subjects: ['\ud800'] }, 'subjects[0]'],
+])('%s refuses %j: Postgres would store another text', async (path, body, field) => {
+  const answer = await admin.call(path, { method: 'POST', body });
+  const problem = await answer.text();
+  expect([answer.status, problem]).toEqual([400, expect.stringContaining('half of a surrogate pair')]);
+  expect(problem).toContain(field);
+});
+
 describe.each(SAMPLES)(
   '$collection',
   ({ collection, id: idField, body, shown, patch, replacement, replaced }) => {

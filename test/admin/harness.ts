@@ -51,7 +51,11 @@ export async function startAdmin(overrides: Partial<AdminServices> = {}): Promis
   const { kv } = cleanup.use(await startKv());
   const { database } = db;
   const now = () => Date.now();
-  const reader = createRuleReader(database, { allowsPrivate: false, services: ['DEMO'] });
+  const reader = createRuleReader(database, {
+    allowsPrivate: false,
+    allowsPlainHttp: false,
+    services: ['DEMO'],
+  });
   const app = createAdminApp({
     database,
     publish: () => publish({ database, reader, kv, regions: REGIONS, onError: () => {} }),
@@ -64,7 +68,7 @@ export async function startAdmin(overrides: Partial<AdminServices> = {}): Promis
     deadlineMs: 1_000,
     ipv6Prefix: 64,
     leasedOf: ({ rule }) => (rule.scope === 'ip' ? 7 : undefined),
-    origins: { allowsPrivate: false, services: ['DEMO'] },
+    origins: { allowsPrivate: false, allowsPlainHttp: false, services: ['DEMO'] },
     now,
     log: { error: () => {} },
     ...overrides,

@@ -129,7 +129,7 @@ describe('an import whose rule is changed between reading and writing', () => {
       document: { weir: 1, rules: [{ ...RULE_A, limit: 50, priority: 1 }] },
       mode: 'merge',
       regions: [],
-      origins: { allowsPrivate: false, services: [] },
+      origins: { allowsPrivate: false, allowsPlainHttp: false, services: [] },
       actor: 'alice',
       dryRun: false,
       force: false,

@@ -2,6 +2,12 @@ import { describe, expect, it } from 'vitest';
 import { counterId, groupOf, hashTagOf, subjectKey } from '../../src/core/counting/keys.ts';
 
 const SUBJECTS = ['a', 'a}', '{a', '}{', 'a b', 'ä', '', '=a', '#a', 'a:', '\u0000', '💧'.repeat(9)].concat([
+  '\ud800',
+  '\udfff',
+  '\ufffd',
+  '"\\ud800"',
+  'a\ud800',
+  'a\ufffd',
   'x'.repeat(10_000),
   'x'.repeat(10_001),
 ]);

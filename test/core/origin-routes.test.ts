@@ -100,6 +100,9 @@ describe('the host of a URL', () => {
     ['https://api.example.com/x', 'api.example.com'],
     ['https://API.Example.COM:8443/x', 'api.example.com'],
     ['http://example.com.?x', 'example.com'],
+    ['http://example.com..', 'example.com'],
+    ['http://EXAMPLE.com...:80/x', 'example.com'],
+    ['http://user:word@example.com./x@y', 'example.com'],
     ['http://[::1]:8787/', '[::1]'],
     ['http://localhost:8787', 'localhost'],
   ])('%s is %s', (url, host) => expect(hostOf(url)).toBe(host));

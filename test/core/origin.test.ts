@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { parseOrigin } from '../../src/core/matching/origin.ts';
 import { originProblem, originProblemHere } from '../../src/core/matching/origin-problems.ts';
 
-const PRODUCTION = { allowsPrivate: false, services: ['API'] };
-const DEVELOPMENT = { allowsPrivate: true, services: [] };
+const PRODUCTION = { allowsPrivate: false, allowsPlainHttp: false, services: ['API'] };
+const DEVELOPMENT = { allowsPrivate: true, allowsPlainHttp: true, services: [] };
 
 describe('an origin', () => {
   it.each([
@@ -61,6 +61,30 @@ describe('outside development', () => {
     'https://[::ffff:127.0.0.1]',
     'https://[::ffff:a9fe:a9fe]',
     'https://[64:ff9b::7f00:1]',
+    // IPv4 inside IPv6: compatible, translated, 6to4, Teredo, NAT64 of a network.
+    'https://[::127.0.0.1]',
+    'https://[::7f00:1]',
+    'https://[::10.0.0.1]',
+    'https://[::8.8.8.8]',
+    'https://[::ffff:0:127.0.0.1]',
+    'https://[2002:7f00:1::]',
+    'https://[2002:a00:1::1]',
+    'https://[2001:0:7f00:1::]',
+    'https://[64:ff9b:1::7f00:1]',
+    'https://[fec0::1]',
+    'https://[100::1]',
+    'https://[ff02::1]',
+    'https://[2001:db8::1]',
+    'https://[4000::1]',
+    // Other spellings that a URL folds, and dots at the end.
+    'https://0x7f000001',
+    'https://017700000001',
+    'https://127.0.0.1.',
+    'https://１２７.0.0.1',
+    'https://%31%32%37.0.0.1',
+    'https://localhost..',
+    'https://api.localhost...',
+    'https://nas..',
   ])('%s is refused, and in development it is not', (origin) => {
     expect(originProblemHere(origin, PRODUCTION)).toContain('loopback or private');
     expect(originProblemHere(origin, DEVELOPMENT)).toBeUndefined();
@@ -75,7 +99,12 @@ describe('outside development', () => {
   ])('%s is fine', (origin) => expect(originProblemHere(origin, PRODUCTION)).toBeUndefined());
 
   it('plain http is refused', () => {
-    expect(originProblemHere('http://api.example.com', PRODUCTION)).toContain('plain http');
+    expect(originProblemHere('http://api.example.com', PRODUCTION)).toContain('PLAIN_HTTP');
+    const privateOnly = { ...PRODUCTION, allowsPrivate: true };
+    expect(originProblemHere('http://10.0.0.1', privateOnly)).toContain('PLAIN_HTTP');
+    expect(originProblemHere('http://api.example.com', { ...PRODUCTION, allowsPlainHttp: true })).toBe(
+      undefined,
+    );
   });
 });
 

@@ -35,14 +35,12 @@ describe('the origin', () => {
         ['Accept', 'a, b'],
         ['X-Mine', '1'],
         ['X-Mine', '2'],
-        ['Forwarded', 'for=1.2.3.4'],
         ['Accept-Encoding', 'br'],
       ]),
     ).toEqual({
       ...FORWARDED,
       accept: 'a, b',
       'x-mine': '1, 2',
-      forwarded: 'for=1.2.3.4',
       'accept-encoding': 'br',
     });
   });
@@ -103,7 +101,62 @@ describe('the origin', () => {
     ['X-Rewrite-URL', '/admin'],
     ['X_HTTP_Method_Override', 'DELETE'],
     ['X_Original-URL', '/admin'],
+    ['X-Original-URI', '/admin'],
+    ['X-Original-Path', '/admin'],
+    ['X-Original-Method', 'DELETE'],
+    ['X-Original-Host', 'evil.test'],
+    ['X-Forwarded-Uri', '/admin'],
+    ['X-Forwarded-Path', '/admin'],
+    ['X-Forwarded-Method', 'DELETE'],
+    ['X-Forwarded-Prefix', '/admin'],
+    ['X_Forwarded_Prefix', '/admin'],
+    ['X-Envoy-Original-Path', '/admin'],
+    ['X-Replaced-Path', '/admin'],
+    ['X-Host', 'evil.test'],
+    ['X-HTTP-Host-Override', 'evil.test'],
   ] as const;
+
+  test.each([
+    'Forwarded',
+    'Client-IP',
+    'X-Client-IP',
+    'X-Cluster-Client-IP',
+    'X-Originating-IP',
+    'X-Remote-IP',
+    'X-Remote-Addr',
+    'X-Envoy-External-Address',
+    'Fastly-Client-IP',
+    'X_Real_IP',
+    'True_Client_IP',
+    'CF_Connecting_IP',
+    'X_Forwarded_For',
+    'X-Forwarded-Port',
+    'X-Forwarded-Ssl',
+    'X-Forwarded-Scheme',
+    'X-Forwarded-Server',
+    'X-Forwarded-User',
+    'X-Forwarded-Anything',
+    'X_Forwarded_User',
+  ])('never gets %s, which only a client can have sent', (name) => {
+    for (const overrides of ['drop', 'keep'] as const)
+      expect(sent([[name, '203.0.113.66']], { policy: { overrides } })).toEqual(FORWARDED);
+  });
+
+  test.each(['X-Real-IP', 'True-Client-IP'])('gets the real address in %s, or no such header', (name) => {
+    const forged: Pairs = [[name, '203.0.113.66']];
+    expect(sent(forged)).toEqual(FORWARDED);
+    expect(sent([...forged, ['CF-Connecting-IP', '192.0.2.1']])).toEqual({
+      ...FORWARDED,
+      'cf-connecting-ip': '192.0.2.1',
+      'x-forwarded-for': '192.0.2.1',
+      [name.toLowerCase()]: '192.0.2.1',
+    });
+  });
+
+  test.each(['Via', 'X-Request-ID', 'Traceparent', 'Authorization', 'X-API-Key', 'X_My_Header', 'Cf-Ray'])(
+    'gets %s as the client has sent it',
+    (name) => expect(sent([[name, 'a']])).toEqual({ ...FORWARDED, [name.toLowerCase()]: 'a' }),
+  );
 
   test.each(OVERRIDES)(
     'gets %s, which could turn the request into another one, only if configured',

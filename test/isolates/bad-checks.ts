@@ -16,6 +16,11 @@ export const BAD_CHECKS: readonly (readonly [body: object, problem: string])[] =
     { policy: 'twice-ip', subject: '10.0.0.1' },
     'checks[0].policy: names several rules; use the id of one of them',
   ],
+  [{ rule: 'jobs', subject: 'a\ud800' }, 'subject: has half of a surrogate pair, which is not a character'],
+  [
+    { rule: 'jobs', subject: 'a', idempotencyKey: '\udc00' },
+    'idempotencyKey: has half of a surrogate pair, which is not a character',
+  ],
   [{ rule: 'jobs', subject: 'a', cost: 0 }, 'cost: must be from 1 to 1000000000'],
   [{ rule: 'jobs', subject: 'a', colour: 1 }, 'the body: Unrecognized key: "colour"'],
   [{ checks: [] }, 'checks[0]: is missing'],

@@ -109,7 +109,7 @@ async function expectFirstDenial(project: Consumer): Promise<void> {
   await using cleanup = new AsyncDisposableStack();
   const [region] = await startRegions({ redisPort: 0, upstashPort: 0 }, cleanup);
   const bindings = { REDIS_URL: region?.gateway.url ?? '', REDIS_TOKEN: region?.gateway.token ?? '' };
-  const miniflare = await project.start({ ...bindings, DEADLINE_MS: '5000' });
+  const miniflare = await project.start({ ...bindings, DEADLINE_MS: '5000', PLAIN_HTTP: 'allow' });
   cleanup.defer(() => miniflare.dispose());
   const { passed, denied } = await untilDenied(miniflare);
   expect(passed).toBe(5);

@@ -6,7 +6,12 @@ import { type LibraryOptions, type WrittenRule, weir } from '../../src/middlewar
 import { freshIp, regions } from './worker.ts';
 
 type Env = { readonly REDIS_URL: string; readonly REDIS_TOKEN: string };
-const env = { REDIS_URL: regions[0]?.url ?? '', REDIS_TOKEN: regions[0]?.token ?? '', DEADLINE_MS: '5000' };
+const env = {
+  REDIS_URL: regions[0]?.url ?? '',
+  REDIS_TOKEN: regions[0]?.token ?? '',
+  DEADLINE_MS: '5000',
+  PLAIN_HTTP: 'allow',
+};
 
 /** A limit that no other test uses. */
 const hello = (path: string): WrittenRule => ({

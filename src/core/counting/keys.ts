@@ -5,7 +5,7 @@ import { digest, toBase64Url } from '../digest.ts';
 import type { Published } from '../ports/announcement.ts';
 import { type AlgorithmId, traitsOf } from './algorithms/registry.ts';
 
-/** '=' and '#' cannot both start a tag for the same subject, so a plain subject never collides with a digest. */
+/** '=', '#' and '!' start the tags of different kinds of subjects, so a plain one never collides with a digest. */
 const PLAIN = /^[A-Za-z0-9.:_@/-]{1,64}$/;
 /** 48 bits are enough: an id must be unique only within a key, among the rules of one deployment. */
 const COUNTER_ID_LENGTH = 8;
@@ -16,7 +16,9 @@ const COUNTER_ID_LENGTH = 8;
  */
 export function subjectKey(scope: string, subject: string, group = ''): string | Promise<string> {
   if (PLAIN.test(subject)) return keyOf(scope, `=${subject}`, group);
-  return digest('SHA-256', subject).then((bytes) => keyOf(scope, `#${toBase64Url(bytes)}`, group));
+  // UTF-8 has no half of a surrogate pair and would replace each by the same character. JSON escapes it.
+  const [mark, text] = subject.isWellFormed() ? ['#', subject] : ['!', JSON.stringify(subject)];
+  return digest('SHA-256', text).then((bytes) => keyOf(scope, `${mark}${toBase64Url(bytes)}`, group));
 }
 
 const keyOf = (scope: string, tag: string, group: string) =>

@@ -15,13 +15,15 @@ export function originProblem(text: string): string | undefined {
 /** Why this deployment cannot use the origin, or undefined. Weir does not resolve names: only the text counts. */
 export function originProblemHere(
   text: string,
-  { allowsPrivate, services }: OriginPolicy,
+  { allowsPrivate, allowsPlainHttp, services }: OriginPolicy,
 ): string | undefined {
   const origin = parseOrigin(text);
   if (origin?.kind === 'service' && !services.includes(origin.name))
     return `names a service binding that this Worker does not have; it has ${services.join(', ') || 'none'}`;
-  if (origin?.kind !== 'url' || allowsPrivate) return undefined;
-  if (isPrivateHost(new URL(origin.url).hostname))
+  if (origin?.kind !== 'url') return undefined;
+  if (!allowsPrivate && isPrivateHost(new URL(origin.url).hostname))
     return 'is a loopback or private address, which Weir allows only in development (PRIVATE_ORIGINS)';
-  return origin.url.startsWith('https:') ? undefined : `${FORMS}: plain http is for development only`;
+  return allowsPlainHttp || origin.url.startsWith('https:')
+    ? undefined
+    : `${FORMS}: plain http needs PLAIN_HTTP=allow`;
 }

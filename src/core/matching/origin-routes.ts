@@ -1,5 +1,6 @@
 // All routes, compiled. A look-up visits each label of the host and each segment of the path, however many routes there
 // are.
+import { withoutDots } from './origin.ts';
 import { EVERY_HOST, type OriginRoute } from './origin-route.ts';
 
 export interface OriginRoutes {
@@ -64,8 +65,8 @@ function longestOf(byPrefix: ByPrefix, matchPath: string, deepest: number): Orig
   return longest;
 }
 
-/** The host of a URL as the runtime writes it: without its port, in lower case, without a dot at its end. */
+/** The host of a URL as the runtime writes it: without user and port, in lower case, without dots at its end. */
 export function hostOf(url: string): string {
-  const [, host = ''] = /^[^:]*:\/\/(\[[^\]]*\]|[^/?#:]*)/.exec(url) ?? [];
-  return host.toLowerCase().replace(/\.$/, '');
+  const [, host = ''] = /^[^:]*:\/\/(?:[^/?#@]*@)?(\[[^\]]*\]|[^/?#:]*)/.exec(url) ?? [];
+  return withoutDots(host.toLowerCase());
 }

@@ -9,8 +9,9 @@ export type Origin =
   | { readonly kind: 'pass' };
 
 export interface OriginPolicy {
-  /** Development: plain http, loopback and private addresses are origins, too. */
+  /** Development: loopback and private addresses are origins, too. */
   readonly allowsPrivate: boolean;
+  readonly allowsPlainHttp: boolean;
   /** The service bindings that this Worker has. */
   readonly services: readonly string[];
 }
@@ -29,14 +30,29 @@ export function parseOrigin(text: string): Origin | undefined {
 /** Names of one machine or of a private network (RFC 6761, 6762, 8375; ICANN for `internal`). */
 const PRIVATE_NAMES = /(^|\.)(localhost|local|internal|intranet|lan|home\.arpa)$/;
 
+/** Dots at the end of a name do not change it for most servers. Without a pattern, which would take quadratic time. */
+export function withoutDots(host: string): string {
+  let end = host.length;
+  while (host[end - 1] === '.') end -= 1;
+  return end === host.length ? host : host.slice(0, end);
+}
+
 /** `hostname` comes from a parsed URL, which has normalised every spelling of an IPv4 address. */
 export function isPrivateHost(hostname: string): boolean {
-  const name = hostname.replace(/\.$/, '');
+  const name = withoutDots(hostname);
   if (name.startsWith('[')) return isPrivateAddress(name.slice(1, -1));
   if (ipaddr.IPv4.isValidFourPartDecimal(name)) return isPrivateAddress(name);
   // A single label is a name in a private network.
   return PRIVATE_NAMES.test(name) || !name.includes('.');
 }
 
-/** An address is private if the Internet does not route it. `process` unwraps IPv4 that is mapped into IPv6. */
-const isPrivateAddress = (address: string) => ipaddr.process(address).range() !== 'unicast';
+/**
+ * An address is private unless the Internet routes it. Of IPv6 that is 2000::/3 without its special ranges, so every
+ * range that holds IPv4 inside (compatible, translated, 6to4, Teredo, NAT64) is private, too. `process` unwraps only
+ * IPv4 that is mapped into IPv6.
+ */
+function isPrivateAddress(text: string): boolean {
+  const address = ipaddr.process(text);
+  const isRouted = address instanceof ipaddr.IPv4 || ((address.parts[0] ?? 0) & 0xe000) === 0x2000;
+  return !isRouted || address.range() !== 'unicast';
+}

@@ -1,6 +1,6 @@
 // Validates and normalises the fields of a route. The request path does not need this.
 import { canonicalPath } from './canonical-path.ts';
-import { parseOrigin } from './origin.ts';
+import { parseOrigin, withoutDots } from './origin.ts';
 import { EVERY_HOST, type OriginRoute } from './origin-route.ts';
 import { isOwnPath, OWN_PREFIX } from './resource.ts';
 
@@ -13,7 +13,7 @@ export function normalizeHost(host: string): string {
   const [, wild = '', name = ''] = /^(\*\.)?(.*)$/s.exec(host.trim()) ?? [];
   // Only a plain name goes to the parser, which would read `x/y` or `x:80` as more than a host.
   const hostname = /[/?#@:\\\s*]/.test(name) ? undefined : URL.parse(`https://${name}`)?.hostname;
-  return wild + (hostname ?? name).toLowerCase().replace(/\.$/, '');
+  return wild + withoutDots((hostname ?? name).toLowerCase());
 }
 
 /** Why a host in its one spelling is not valid, or undefined. */
@@ -47,7 +47,7 @@ export function isOwnHost({ host, origin }: Pick<OriginRoute, 'host' | 'origin'>
   const parsed = parseOrigin(origin);
   if (parsed?.kind !== 'url') return false;
   const { hostname, port } = new URL(parsed.url);
-  return port === '' && hostname === host;
+  return port === '' && withoutDots(hostname) === host;
 }
 
 const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$/;

@@ -1,4 +1,5 @@
-// Prepares request headers for the origin. Hop-by-hop headers stay behind, and no client can forge a header of Weir.
+// Prepares request headers for the origin. Hop-by-hop headers stay behind. No client can forge a header of Weir, or one
+// that origins trust because a proxy in front of them sets it. docs/routes.md has a table of these headers.
 
 /** Which optional headers of a request go to the origin. */
 export interface HeaderPolicy {
@@ -46,14 +47,48 @@ export const isHopByHop = isOneOf(
   'upgrade',
 );
 
-/** Headers of IIS and frameworks that imitate it, and of frameworks that tunnel methods through a POST. */
+/**
+ * Headers that make an origin see another method, path or host than the rules have judged: of IIS, nginx, Envoy and
+ * Traefik, of frameworks that imitate them, and of frameworks that tunnel methods through a POST.
+ */
 const isMethodOrPath = isOneOf(
+  'x-envoy-original-path',
+  'x-forwarded-method',
+  'x-forwarded-path',
+  'x-forwarded-prefix',
+  'x-forwarded-uri',
+  'x-host',
+  'x-http-host-override',
   'x-http-method',
   'x-http-method-override',
   'x-method-override',
+  'x-original-host',
+  'x-original-method',
+  'x-original-path',
+  'x-original-uri',
   'x-original-url',
+  'x-replaced-path',
   'x-rewrite-url',
 );
+
+/** Proxies set these to the address of the client, and so does Weir, if they are there. */
+const isClientAddress = isOneOf('true-client-ip', 'x-real-ip');
+
+/** Other names for the address of the client. Weir does not set them, so only the client could have. */
+const isClaimedAddress = isOneOf(
+  'client-ip',
+  'fastly-client-ip',
+  'forwarded',
+  'x-client-ip',
+  'x-cluster-client-ip',
+  'x-envoy-external-address',
+  'x-originating-ip',
+  'x-remote-addr',
+  'x-remote-ip',
+);
+
+/** Weir sets these itself. All other `X-Forwarded-…` come from the client. */
+const isForwardedByWeir = isOneOf('x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto');
 
 const isAccessCredential = isOneOf(
   'cf-access-client-id',
@@ -92,12 +127,14 @@ function setAll(headers: Headers, added: Readonly<Record<string, string>> = {}):
  * client's `X-Forwarded-For`.
  */
 function removeUnwanted(headers: Headers, request: SentRequest, policy: HeaderPolicy): string | null {
-  const { headers: sent } = request;
+  const { headers: sent, connectingIp } = request;
   let isUpgrade = false;
   let forwardedFor: string | null = null;
   let connection: string | null = null;
   for (const name of sent.keys()) {
     if (name === FORWARDED_FOR) forwardedFor = sent.get(name);
+    else if (isClientAddress(name) && connectingIp !== null) headers.set(name, connectingIp);
+    else if (isClientAddress(name)) headers.delete(name);
     if (!isUnwanted(name, policy)) continue;
     if (name === 'upgrade') isUpgrade = isWebSocket(request);
     else if (name === 'connection') connection = sent.get(name);
@@ -119,9 +156,11 @@ export function removeNamed(headers: Headers, connection: string | null): void {
 const isWebSocket = ({ method, headers }: SentRequest): boolean =>
   method === 'GET' && headers.get('Upgrade')?.toLowerCase() === 'websocket';
 
-function isUnwanted(name: string, { overrides, hidesAccess }: HeaderPolicy): boolean {
-  if (name[0] === 'x') return isSpoofed(name) || (overrides === 'drop' && isOverride(name));
-  return isHopByHop(name) || (hidesAccess && isAccessCredential(name));
+function isUnwanted(name: string, policy: HeaderPolicy): boolean {
+  if (name.includes('_')) return isSpelledOtherwise(name.replaceAll('_', '-'), policy);
+  if (isClaimedAddress(name)) return true;
+  if (name[0] === 'x') return isSpoofed(name, policy);
+  return isHopByHop(name) || (policy.hidesAccess && isAccessCredential(name));
 }
 
 /** Values of `Connection` that name no header to remove. */
@@ -133,8 +172,6 @@ function namesIn(connection: string | null): ReadonlySet<string> | undefined {
   return new Set(connection.split(',').map((name) => name.trim().toLowerCase()));
 }
 
-const isOverride = (name: string) => isMethodOrPath(name.replaceAll('_', '-'));
-
 /** Keeps all other cookies as the client sent them. */
 function removeAccessCookie(headers: Headers): void {
   const cookies = headers.get('Cookie')?.split(';') ?? [];
@@ -144,13 +181,23 @@ function removeAccessCookie(headers: Headers): void {
   else headers.set('Cookie', others.join(';').trim());
 }
 
-/** Includes `x_weir_user`: CGI, WSGI and PHP origins treat `_` and `-` alike. */
-function isSpoofed(name: string): boolean {
+/** Headers that only Weir may set, or that ask the origin to treat the request as another one. */
+function isSpoofed(name: string, { overrides }: HeaderPolicy): boolean {
   if (name.startsWith('x-weir-')) return true;
-  if (!name.includes('_')) return false;
-  const spelled = name.replaceAll('_', '-');
-  return spelled.startsWith('x-weir-') || spelled.startsWith('x-forwarded-');
+  if (isMethodOrPath(name)) return overrides === 'drop';
+  return name.startsWith('x-forwarded-') && !isForwardedByWeir(name);
 }
+
+/**
+ * `x_weir_user`, `cf_connecting_ip`: CGI, WSGI and PHP origins treat `_` and `-` alike. No proxy writes such a name, so
+ * it comes from the client, and the origin may prefer it to the one that Weir or Cloudflare has set.
+ */
+const isSpelledOtherwise = (dashed: string, policy: HeaderPolicy): boolean =>
+  dashed.startsWith('cf-') ||
+  isForwardedByWeir(dashed) ||
+  isClientAddress(dashed) ||
+  isClaimedAddress(dashed) ||
+  isSpoofed(dashed, policy);
 
 /** Puts the client's address last. The client may have forged everything before it. */
 function setForwarded(headers: Headers, request: SentRequest, path: string | null): void {

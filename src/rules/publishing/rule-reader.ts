@@ -35,7 +35,7 @@ export interface RuleReader {
   read(shares: SharesByRegion, configured?: string): Promise<PublishedContent>;
 }
 
-const NOTHING_SPECIAL: OriginPolicy = { allowsPrivate: false, services: [] };
+const NOTHING_SPECIAL: OriginPolicy = { allowsPrivate: false, allowsPlainHttp: false, services: [] };
 
 /** A rule that was read. Its stamp shows whether the row has changed since. */
 type KnownRule = { readonly stamp: string } & (

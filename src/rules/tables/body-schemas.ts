@@ -1,6 +1,7 @@
 // Derives the bodies of a collection from the fields of its table: for creation, replacement, patch and answers.
 // Unknown fields are refused. A client may send back fields that only Weir writes, if they are unchanged.
 import * as z from 'zod';
+import { isWhole, NOT_WHOLE } from './plain-text.ts';
 
 export type Values = Record<string, unknown>;
 
@@ -38,7 +39,7 @@ interface Declaration<F extends Fields> {
   normalize?(values: Filled<F>): Values;
 }
 
-export const identifier = z.string().min(1).max(256);
+export const identifier = z.string().min(1).max(256).refine(isWhole, NOT_WHOLE);
 
 const kept = {
   revision: z.int().describe('Changes with every change of the item; also in the ETag.'),

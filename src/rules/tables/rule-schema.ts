@@ -24,13 +24,14 @@ import {
   type Rule,
 } from '../../core/matching/rule.ts';
 import { moment } from './moment.ts';
-import { plainText } from './plain-text.ts';
+import { isWhole, NOT_WHOLE, plainText } from './plain-text.ts';
 import { checkRule } from './rule-problems.ts';
 import { rules } from './schema.ts';
 import { timeZoneProblem } from './time-zone.ts';
 
 const whole = (most: number) => z.int().min(1).max(most);
-const names = (describe: string) => z.array(z.string().min(1).max(256)).max(1000).describe(describe);
+const names = (describe: string) =>
+  z.array(z.string().min(1).max(256).refine(isWhole, NOT_WHOLE)).max(1000).describe(describe);
 
 const resource = z
   .string()
