@@ -15,20 +15,26 @@ const MEBIBYTE = 1024 * 1024;
 /** Large enough for 10,000 rules. */
 const MAX_BYTES_OF_AN_IMPORT = 10 * MEBIBYTE;
 const MAX_BYTES = MEBIBYTE;
-const IMPORT_PATH = `${OWN_PREFIX}/admin/import`;
+const BASE = `${OWN_PREFIX}/admin`;
+const IMPORT_PATH = `${BASE}/import`;
 
 export function createAdminApp(services: AdminServices, gate: Gate = createGate(services)): AdminApp {
-  const app = createRouter().basePath(`${OWN_PREFIX}/admin`);
+  const app = createRouter().basePath(BASE);
+  let needsBody: ReturnType<typeof createBodyNeeds> = () => false;
   app.use(createAuth(gate));
   app.use(async (c, next) => {
     const mostBytes = c.req.path === IMPORT_PATH ? MAX_BYTES_OF_AN_IMPORT : MAX_BYTES;
     const { raw } = c.req;
     const body = raw.body && (await readAtMost(raw.body, mostBytes));
     if (body === undefined) return bodyTooLarge(mostBytes);
-    c.req.raw = withBody(body ? new Request(raw, { body }) : raw);
+    const isMissing = !body || isBlank(body);
+    // Without this, a missing body would replace a row with defaults.
+    if (isMissing && needsBody(c.req.method, c.req.path)) return render(MISSING_BODY);
+    c.req.raw = isMissing ? withoutBody(raw) : new Request(raw, { body });
     return next();
   });
   for (const addRoutes of ROUTE_GROUPS) addRoutes(app, services);
+  needsBody = createBodyNeeds(app);
   app.notFound((c) => nothingHere(app, c.req.path));
   app.onError((error) => {
     if (error instanceof AdminError) return render(error.problem, error.headers);
@@ -41,12 +47,25 @@ export function createAdminApp(services: AdminServices, gate: Gate = createGate(
   return app;
 }
 
-/** Turns an empty JSON body into an empty object, so that the error names the missing fields. */
-function withBody(request: Request): Request {
-  const { method, body, headers } = request;
-  const isEmpty = body === null || headers.get('Content-Length') === '0';
-  if (!isEmpty || method === 'GET' || method === 'HEAD' || !headers.has('Content-Type')) return request;
-  return new Request(request, { body: '{}' });
+/** A body that only declares itself as JSON, where none is needed, counts as an object without fields. */
+const withoutBody = (request: Request): Request =>
+  !isRead(request) && request.headers.has('Content-Type') ? new Request(request, { body: '{}' }) : request;
+
+const isRead = ({ method }: Request) => method === 'GET' || method === 'HEAD';
+
+/** Blanks alone are no body, either. */
+const isBlank = (body: Uint8Array): boolean =>
+  body.every((byte) => byte === 32 || byte === 9 || byte === 10 || byte === 13);
+
+/** Returns a test for requests to an operation that needs a body. */
+function createBodyNeeds({ openAPIRegistry }: AdminApp): (method: string, path: string) => boolean {
+  const needed = openAPIRegistry.definitions.flatMap((one) =>
+    one.type === 'route' && one.route.request?.body?.required
+      ? [{ method: one.route.method, pattern: toPattern(BASE + one.route.path.replace(/\{(\w+)\}/g, ':$1')) }]
+      : [],
+  );
+  return (method, path) =>
+    needed.some((one) => one.method.toUpperCase() === method && one.pattern.test(path));
 }
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];
@@ -71,6 +90,13 @@ const NOT_JSON: AdminProblem = {
   code: 'not-json',
   title: 'The body must be JSON',
   detail: 'Send it with Content-Type: application/json.',
+};
+
+const MISSING_BODY: AdminProblem = {
+  status: 400,
+  code: 'missing-body',
+  title: 'The body is missing',
+  detail: 'Send a JSON object; {} is one without fields.',
 };
 
 const UNREADABLE: AdminProblem = { status: 400, code: 'invalid-json', title: 'The body is not JSON' };

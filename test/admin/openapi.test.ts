@@ -1,5 +1,7 @@
 // The document is valid by an independent validator, complete, and readable by people.
 import { Validator } from '@seriousme/openapi-schema-validator';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import formats from 'ajv-formats';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Admin, startAdmin } from './harness.ts';
 
@@ -11,7 +13,21 @@ afterAll(() => admin[Symbol.asyncDispose]());
 
 const COLLECTIONS = ['rules', 'tiers', 'tenants', 'users', 'keys', 'lists'];
 
+const OPERATION_IDS = [
+  ...['Rules', 'Tiers', 'Tenants', 'Users', 'Keys', 'ListEntries', 'Routes'].map((many) => `list${many}`),
+  ...['Rule', 'Tier', 'Tenant', 'User', 'Key', 'ListEntry', 'Route'].flatMap((one) =>
+    ['create', 'get', 'replace', 'patch', 'delete'].map((verb) => verb + one),
+  ),
+  ...['resetCounters', 'explainRequest', 'listHistory', 'rollBackChange', 'exportRules', 'importRules'],
+  ...['readLimits', 'getOpenApiDocument', 'getApiPage', 'publish', 'listViolators', 'listEvents'],
+  ...['readEventSeries', 'listUsage', 'getSettings', 'patchSettings', 'smoke', 'readTraffic'],
+  'readWouldDeny',
+];
+
 interface Operation {
+  readonly operationId?: string;
+  readonly parameters?: readonly { readonly name: string; readonly schema: { readonly default?: unknown } }[];
+  readonly requestBody?: object;
   readonly summary?: string;
   readonly tags?: readonly string[];
   readonly responses: Readonly<Record<string, { readonly content?: Readonly<Record<string, unknown>> }>>;
@@ -57,6 +73,12 @@ describe('the OpenAPI document', () => {
     }
   });
 
+  it('names every operation, and the names never change, because generated clients have methods of these names', () => {
+    const ids = operations().map(({ operation }) => operation.operationId);
+    expect(ids.toSorted()).toEqual(OPERATION_IDS.toSorted());
+    expect(new Set(ids).size).toBe(ids.length);
+  });
+
   it('refuses unknown fields in every body that it describes', () => {
     const bodies = Object.entries(admin.document.components.schemas).filter(([name]) =>
       /(Creation|Replacement|Patch)$/.test(name),
@@ -76,6 +98,87 @@ describe('the OpenAPI document', () => {
         methods: { default: [] },
       },
     });
+  });
+});
+
+describe('every default in the document', () => {
+  const ajv = new Ajv2020({ strict: false });
+  formats.default(ajv);
+
+  interface Found {
+    readonly at: string;
+    readonly schema: { readonly default: unknown };
+  }
+  /** A schema, not a field of that name. */
+  const isSchema = (value: object): value is Found['schema'] =>
+    'default' in value && ['type', 'anyOf', 'enum', '$ref'].some((key) => key in value);
+  const defaultsIn = (value: unknown, at: string): Found[] =>
+    typeof value !== 'object' || value === null
+      ? []
+      : [
+          ...(isSchema(value) ? [{ at, schema: value }] : []),
+          ...Object.entries(value).flatMap(([key, inner]) => defaultsIn(inner, `${at}/${key}`)),
+        ];
+
+  it('fits its own schema', () => {
+    const found = defaultsIn(admin.document, '');
+    expect(found.length).toBeGreaterThan(100);
+    ajv.addSchema({ $id: 'document', components: admin.document.components });
+    const wrong = found.filter(({ schema }) => {
+      const text = JSON.stringify(schema).replaceAll('"#/components', '"document#/components');
+      return !ajv.validate(JSON.parse(text), schema.default);
+    });
+    expect(wrong).toEqual([]);
+  });
+
+  it('of a query is accepted by the API', async () => {
+    const asked: string[] = [];
+    for (const { path, method, operation } of operations()) {
+      const given = operation.parameters?.filter(({ schema }) => 'default' in schema) ?? [];
+      for (const { name, schema } of given) {
+        const query = new URLSearchParams({ [name]: String(schema.default) });
+        const where = path.replace('/_weir/admin', '').replace(/\{\w+\}/, '1');
+        const body = operation.requestBody && {};
+        const answer = await admin.call(`${where}?${query}`, { method: method.toUpperCase(), body });
+        expect([where, name, await answer.clone().text()]).not.toContainEqual(
+          expect.stringContaining('invalid-request'),
+        );
+        asked.push(`${method} ${where} ${name}`);
+      }
+    }
+    expect(asked).toContain('get /violators since');
+    expect(asked.length).toBeGreaterThan(20);
+  });
+
+  it.each([
+    [
+      'Rule',
+      '/rules',
+      { name: 'all', scope: 'ip', resource: '/x', algorithm: 'gcra', limit: 1, windowSeconds: 1 },
+    ],
+    ['Tier', '/tiers', { name: 'all' }],
+    ['Tenant', '/tenants', { id: 'all' }],
+    ['User', '/users', { id: 'all' }],
+    ['ApiKey', '/keys', {}],
+    ['ListEntry', '/lists', { list: 'deny', kind: 'user', value: 'all' }],
+    ['Route', '/routes', { name: 'all', origin: 'https://api.example.com' }],
+  ])('of a %s is accepted by the API, whether it is given or left out', async (name, path, needed) => {
+    const { properties } = admin.document.components.schemas[`${name}Creation`] as {
+      properties: Record<string, { default?: unknown }>;
+    };
+    const given = Object.entries(properties).filter(([, schema]) => 'default' in schema);
+    const defaults = Object.fromEntries(given.map(([field, schema]) => [field, schema.default]));
+    expect(given.length).toBeGreaterThan(1);
+    const made = await admin.call(path, { method: 'POST', body: { ...defaults, ...needed } });
+    const row = (await made.json()) as Record<string, unknown>;
+    expect([made.status, row]).toEqual([201, expect.objectContaining({ ...defaults, ...needed })]);
+    const id = encodeURIComponent(String(row['id'] ?? row['name']));
+    const { id: _, ...replaced } = { id: '', ...needed };
+    const answer = await admin.call(`${path}/${id}`, { method: 'PUT', body: replaced });
+    expect([answer.status, await answer.json()]).toEqual([
+      200,
+      expect.objectContaining({ ...defaults, ...needed }),
+    ]);
   });
 });
 

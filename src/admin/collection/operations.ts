@@ -25,6 +25,7 @@ const ifNoneMatch = z.object({
 
 export function operationsOf({ path, noun, bodies, filters, describeId }: Collection) {
   const group = { tags: [path] };
+  const { one: name, many } = namesOf(noun);
   const one = z.object({ id: z.string().describe(describeId ?? `The id of the ${noun}.`) });
   const changed = bodies.shown.extend({ warnings }).meta({ id: `${bodies.name}Changed` });
   const created = bodies.created.extend({ warnings }).meta({ id: `${bodies.name}Created` });
@@ -36,6 +37,7 @@ export function operationsOf({ path, noun, bodies, filters, describeId }: Collec
   return {
     list: createRoute({
       ...group,
+      operationId: `list${many}`,
       method: 'get',
       path: `/${path}`,
       summary: `List ${path}`,
@@ -45,6 +47,7 @@ export function operationsOf({ path, noun, bodies, filters, describeId }: Collec
     }),
     create: createRoute({
       ...group,
+      operationId: `create${name}`,
       method: 'post',
       path: `/${path}`,
       summary: `Create a ${noun}`,
@@ -59,6 +62,7 @@ export function operationsOf({ path, noun, bodies, filters, describeId }: Collec
     }),
     get: createRoute({
       ...group,
+      operationId: `get${name}`,
       method: 'get',
       path: `/${path}/{id}`,
       summary: `Get a ${noun}`,
@@ -74,15 +78,17 @@ export function operationsOf({ path, noun, bodies, filters, describeId }: Collec
     }),
     replace: createRoute({
       ...group,
+      operationId: `replace${name}`,
       method: 'put',
       path: `/${path}/{id}`,
       summary: `Replace a ${noun}`,
-      description: 'Fields that are left out get their defaults.',
+      description: 'Fields that are left out get their defaults, so `{}` sets every field to its default.',
       request: { params: one, headers: ifMatch, body: body(bodies.replace) },
       responses: responses({ 200: answer('Replaced', changed, WRITTEN) }, 400, 404, 409, 412, 413, 415),
     }),
     patch: createRoute({
       ...group,
+      operationId: `patch${name}`,
       method: 'patch',
       path: `/${path}/{id}`,
       summary: `Change fields of a ${noun}`,
@@ -93,6 +99,7 @@ export function operationsOf({ path, noun, bodies, filters, describeId }: Collec
     }),
     remove: createRoute({
       ...group,
+      operationId: `delete${name}`,
       method: 'delete',
       path: `/${path}/{id}`,
       summary: `Delete a ${noun}`,
@@ -109,6 +116,12 @@ export function operationsOf({ path, noun, bodies, filters, describeId }: Collec
       ),
     }),
   };
+}
+
+/** `list entry`: ListEntry and ListEntries. Generated clients have methods of these names, so they must not change. */
+function namesOf(noun: string) {
+  const one = noun.replace(/(?:^| )(\w)/g, (_, letter: string) => letter.toUpperCase());
+  return { one, many: one.endsWith('y') && !one.endsWith('ey') ? `${one.slice(0, -1)}ies` : `${one}s` };
 }
 
 const paging = {

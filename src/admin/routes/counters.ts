@@ -66,6 +66,7 @@ const resetResult = z
 const NOT_TOLD = 'isolates could not be told: those that remember a denial may deny until its retry time';
 
 const resetCounters = createRoute({
+  operationId: 'resetCounters',
   method: 'post',
   path: '/counters/reset',
   tags: ['operations'],

@@ -29,6 +29,7 @@ import { explainBody, explanationBody, MAX_AGAINST } from './explain-schemas.ts'
 export const noSeat = () => '-'.repeat(16);
 
 const explainRequest = createRoute({
+  operationId: 'explainRequest',
   method: 'post',
   path: '/explain',
   tags: ['operations'],

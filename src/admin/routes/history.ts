@@ -34,6 +34,7 @@ const historyEntry = z
   .meta({ id: 'HistoryEntry' });
 
 const listHistory = createRoute({
+  operationId: 'listHistory',
   method: 'get',
   path: '/history',
   tags: ['history'],
@@ -70,6 +71,7 @@ const listHistory = createRoute({
 });
 
 const rollBackChange = createRoute({
+  operationId: 'rollBackChange',
   method: 'post',
   path: '/history/{changeId}/rollback',
   tags: ['history'],
@@ -78,7 +80,7 @@ const rollBackChange = createRoute({
   description: 'A rollback is a change, too: rolling it back restores what it undid.',
   request: {
     params: z.object({ changeId }),
-    query: z.strictObject({ force: z.stringbool().default(false) }),
+    query: z.strictObject({ force: z.stringbool().prefault('false') }),
     body: {
       content: { 'application/json': { schema: z.strictObject({ force: z.boolean().default(false) }) } },
     },

@@ -14,6 +14,7 @@ import { tooLarge } from '../room.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
 
 const exportRules = createRoute({
+  operationId: 'exportRules',
   method: 'get',
   path: '/export',
   tags: ['import and export'],
@@ -23,7 +24,7 @@ const exportRules = createRoute({
     query: z.strictObject({
       everything: z
         .stringbool()
-        .default(false)
+        .prefault('false')
         .describe('Also tenants, users, lists, and the hashes of keys. Needs a token of the role admin.'),
     }),
   },
@@ -73,6 +74,7 @@ const summary = z
   .meta({ id: 'ImportSummary' });
 
 const importAll = createRoute({
+  operationId: 'importRules',
   method: 'post',
   path: '/import',
   tags: ['import and export'],
@@ -84,8 +86,11 @@ const importAll = createRoute({
         .enum(IMPORT_MODES)
         .default('merge')
         .describe('merge keeps items that the document does not name; replace deletes them.'),
-      dryRun: z.stringbool().default(false).describe('Only report what would change.'),
-      force: z.stringbool().default(false).describe('Import even if there were changes since its basedOn.'),
+      dryRun: z.stringbool().prefault('false').describe('Only report what would change.'),
+      force: z
+        .stringbool()
+        .prefault('false')
+        .describe('Import even if there were changes since its basedOn.'),
     }),
     body: { required: true, content: { 'application/json': { schema: importDocument } } },
   },

@@ -57,6 +57,7 @@ const limitsBody = z
   .meta({ id: 'CallerLimits' });
 
 const readLimits = createRoute({
+  operationId: 'readLimits',
   method: 'get',
   path: '/limits',
   tags: ['operations'],

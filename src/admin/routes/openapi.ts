@@ -46,6 +46,7 @@ const responses = (description: string, type: string, schema: z.ZodType): RouteC
 });
 
 const documentRoute = createRoute({
+  operationId: 'getOpenApiDocument',
   ...group,
   method: 'get',
   path: '/openapi.json',
@@ -54,6 +55,7 @@ const documentRoute = createRoute({
 });
 
 const pageRoute = createRoute({
+  operationId: 'getApiPage',
   ...group,
   method: 'get',
   path: '/docs',

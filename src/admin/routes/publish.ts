@@ -27,6 +27,7 @@ const publication = z
   .meta({ id: 'Publication' });
 
 const publish = createRoute({
+  operationId: 'publish',
   method: 'post',
   path: '/publish',
   tags: ['operations'],

@@ -85,12 +85,13 @@ const responses = (id: string, item: z.ZodType) => ({
 const common = { method: 'get' as const, tags: ['records'], security: [{ bearer: [] }] };
 
 const listViolators = createRoute({
+  operationId: 'listViolators',
   ...common,
   path: '/violators',
   summary: 'Who was denied most',
   request: {
     query: z.strictObject({
-      since: since.default(UNIT_MS.d).describe('How far back: 90m, 24h, 7d.'),
+      since: since.prefault('24h').describe('How far back: 90m, 24h, 7d.'),
       by: z.enum(VIOLATOR_KINDS).default('ip').describe('`all` means callers of any kind.'),
       ...paging,
     }),
@@ -99,12 +100,13 @@ const listViolators = createRoute({
 });
 
 const listEvents = createRoute({
+  operationId: 'listEvents',
   ...common,
   path: '/events',
   summary: 'Denials by minute, rule and subject, newest first',
   request: {
     query: z.strictObject({
-      since: since.default(UNIT_MS.d),
+      since: since.prefault('24h'),
       rule: name.optional().describe('The id or the name of a rule.'),
       scope: z.enum(SCOPES).optional(),
       subject: name.optional().describe('Needs `scope`. Use the real name, even if Weir stores hashes.'),
@@ -115,12 +117,13 @@ const listEvents = createRoute({
 });
 
 const readSeries = createRoute({
+  operationId: 'readEventSeries',
   ...common,
   path: '/events/series',
   summary: 'Denials over time, for a curve',
   request: {
     query: z.strictObject({
-      since: since.default(UNIT_MS.h).describe('How far back; at most 31 days.'),
+      since: since.prefault('1h').describe('How far back; at most 31 days.'),
       step: z.enum(SERIES_STEPS).default('minute').describe('Minutes go back at most 2 days.'),
       rule: name.optional().describe('The id or the name of a rule.'),
       scope: z.enum(SCOPES).optional(),
@@ -147,6 +150,7 @@ const readSeries = createRoute({
 });
 
 const listUsage = createRoute({
+  operationId: 'listUsage',
   ...common,
   path: '/usage',
   summary: 'Admitted requests and their cost',

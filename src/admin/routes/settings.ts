@@ -23,6 +23,7 @@ const patch = z.strictObject(settingsFields).partial().meta({ id: 'SettingsPatch
 const common = { path: '/settings', tags: ['settings'], security: [{ bearer: [] }] };
 
 const getSettings = createRoute({
+  operationId: 'getSettings',
   ...common,
   method: 'get',
   summary: 'Settings for all rules',
@@ -33,6 +34,7 @@ const getSettings = createRoute({
 });
 
 const patchSettings = createRoute({
+  operationId: 'patchSettings',
   ...common,
   method: 'patch',
   summary: 'Change settings; those that are not named stay',

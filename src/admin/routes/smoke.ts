@@ -22,6 +22,7 @@ const report = z
   .meta({ id: 'SmokeReport' });
 
 const smoke = createRoute({
+  operationId: 'smoke',
   method: 'post',
   path: '/smoke',
   tags: ['operations'],

@@ -41,6 +41,7 @@ const trafficBody = z
   .meta({ id: 'Traffic' });
 
 const readTraffic = createRoute({
+  operationId: 'readTraffic',
   method: 'get',
   path: '/traffic',
   tags: ['records'],

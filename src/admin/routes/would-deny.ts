@@ -68,6 +68,7 @@ const effectBody = z
   .meta({ id: 'LimitEffect' });
 
 const readEffect = createRoute({
+  operationId: 'readWouldDeny',
   method: 'get',
   path: '/rules/{id}/would-deny',
   tags: ['rules'],
