@@ -122,6 +122,11 @@ it('a token of role check opens /_weir/check, and no other token does', async ()
     return answer;
   };
   expect(await (await check('a-token-that-may-check')).json()).toMatchObject({ allowed: true });
-  for (const token of ['a-token-that-nobody-has', 'a-token-that-may-read-only', ''])
-    expect([token, (await check(token)).status]).toEqual([token, 404]);
+  const refused = [
+    ['a-token-that-nobody-has', 401],
+    ['', 401],
+    ['a-token-that-may-read-only', 403],
+  ] as const;
+  for (const [token, status] of refused)
+    expect([token, (await check(token)).status]).toEqual([token, status]);
 });
