@@ -18,7 +18,7 @@ interface Problem {
 }
 
 export function createWeirApi(url: string, token: string | undefined): WeirApi {
-  const base = url.replace(/\/+$/, '');
+  const base = url.replace(/(?<!\/)\/+$/, '');
   const send = (path: string, init: RequestInit) =>
     fetch(base + path, init).catch(() => {
       throw new CommandError(`nothing answers at ${base}: give the URL of Weir with --url or WEIR_URL`);

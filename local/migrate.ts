@@ -30,7 +30,7 @@ try {
 }
 
 async function publish(url: string, token: string): Promise<void> {
-  const endpoint = `${url.replace(/\/+$/, '')}/_weir/admin/publish`;
+  const endpoint = `${url.replace(/(?<!\/)\/+$/, '')}/_weir/admin/publish`;
   const answer = await fetch(endpoint, {
     method: 'POST',
     headers: { Authorization: `Bearer ${token}` },

@@ -46,6 +46,8 @@ interface Event {
 }
 
 const SECOND_MS = 1_000;
+/** A timer of more than 24 days would fire at once. */
+const A_DAY_SECONDS = 86_400;
 
 export const tail: Command = {
   usage: 'tail [--rule NAME] [--every SECONDS] [--for SECONDS]',
@@ -86,6 +88,7 @@ function print({ say, report }: CommandContext, event: Event): void {
 function secondsOf({ options }: CommandContext, name: string, otherwise: number): number {
   const value = textOption(options, name);
   if (value === undefined) return otherwise;
-  if (!/^\d+(\.\d+)?$/.test(value)) throw new CommandError(`--${name} must be a number of seconds`);
+  if (!/^\d+(\.\d+)?$/.test(value) || Number(value) > A_DAY_SECONDS)
+    throw new CommandError(`--${name} must be a number of seconds, at most ${A_DAY_SECONDS}`);
   return Number(value);
 }

@@ -18,7 +18,7 @@ export interface AccessVerifierOptions extends AccessOptions {
 
 export function createAccessVerifier(options: AccessVerifierOptions) {
   const { now, audience, admins, deadlineMs = DEADLINE_MS } = options;
-  const issuer = options.teamDomain.replace(/\/+$/, '');
+  const issuer = options.teamDomain.replace(/(?<!\/)\/+$/, '');
   const keys = createKeyCache({ url: `${issuer}/cdn-cgi/access/certs`, now, deadlineMs });
   const expected = (): JWTVerifyOptions => ({
     issuer,

@@ -1,6 +1,6 @@
 // Errors of the admin route: problem+json with a stable code, and a pointer to each bad field.
 import * as z from 'zod';
-import { problem } from '../core/problem.ts';
+import { problem, quoted } from '../core/problem.ts';
 
 export interface FieldError {
   /** Points into the body, as in RFC 9457: `#/limits/calls`. Or the name of a query parameter or header. */
@@ -37,7 +37,28 @@ export const render = (
   { detail, errors, ...rest }: AdminProblem,
   headers?: Record<string, string>,
 ): Response =>
-  problem({ ...rest, ...(detail !== undefined && { detail }), ...(errors && { errors }) }, headers);
+  problem(
+    {
+      ...rest,
+      ...(detail !== undefined && { detail: quoted(detail, MOST_CHARACTERS) }),
+      ...(errors && { errors: firstOf(errors) }),
+    },
+    headers,
+  );
+
+/** No sentence of Weir is longer. A pointer or a detail can contain a text from the request of any length. */
+const MOST_CHARACTERS = 1_000;
+const MOST_IN_POINTER = 200;
+const MOST_ERRORS = 100;
+
+function firstOf(errors: readonly FieldError[]): readonly FieldError[] {
+  const shown = errors.slice(0, MOST_ERRORS).map(({ pointer, detail }) => ({
+    pointer: quoted(pointer, MOST_IN_POINTER),
+    detail: quoted(detail, MOST_CHARACTERS),
+  }));
+  const more = errors.length - shown.length;
+  return more > 0 ? [...shown, { pointer: '#', detail: `has ${more} more errors` }] : shown;
+}
 
 export const invalidBody = (error: z.core.$ZodError, input: unknown): AdminProblem => ({
   status: 400,

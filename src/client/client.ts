@@ -10,18 +10,25 @@ export interface ClientOptions {
   readonly retries?: number | undefined;
   /** Requests that share limits have the same group. The origin of the URL if left out. */
   readonly group?: ((request: Request) => string) | undefined;
+  /**
+   * Spaces requests evenly over each window. If left out, requests are sent at once while enough units are left, and are
+   * spaced only when others could use up the rest meanwhile.
+   */
+  readonly spread?: boolean | undefined;
   readonly now?: (() => number) | undefined;
   readonly random?: (() => number) | undefined;
-  readonly sleep?: ((ms: number) => Promise<unknown>) | undefined;
+  readonly sleep?: ((ms: number, signal: AbortSignal) => Promise<unknown>) | undefined;
 }
 
 /** The state of one group of requests. */
 interface Group {
   readonly paces: Map<string, Pace>;
+  /** Requests that wait for their turn or for their response. */
+  pending: number;
   /** The client sends no request before this time, because a response has asked it to wait. */
-  blockedUntilMs: number;
+  freeAtMs: number;
   /** Until then, other requests wait for the first one to learn the limits; 0 once the first one is back. */
-  firstUntilMs?: number | undefined;
+  firstMs?: number | undefined;
 }
 
 /** The longest wait for the first request, and how often the others check whether it is back. */
@@ -31,54 +38,64 @@ const LOOK_MS = 20;
 const MAX_GROUPS = 1_000;
 /** Each client waits up to this part longer, so that clients with the same Retry-After do not return together. */
 const SPREAD = 0.1;
+/** Timers count in 32 bits. A longer wait is made of several. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 export type LimitedFetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
 
 export function createFetch(options: ClientOptions = {}): LimitedFetch {
-  const { retries = 3, now = Date.now, random = Math.random } = options;
+  const { retries = 3, spread, now = Date.now, random = Math.random } = options;
   const send = options.fetch ?? ((request) => fetch(request));
-  const sleep = options.sleep ?? ((ms) => new Promise((resolve) => setTimeout(resolve, ms)));
+  const sleep = options.sleep ?? sleepUnlessAborted;
   const groupName = options.group ?? (({ url }) => new URL(url).origin);
   const groups = new Map<string, Group>();
 
   const groupOf = (request: Request): Group => {
     const name = groupName(request);
-    const group = groups.get(name) ?? { paces: new Map(), blockedUntilMs: 0 };
+    const group = groups.get(name) ?? { paces: new Map(), pending: 0, freeAtMs: 0 };
     groups.delete(name);
     groups.set(name, group);
     const [oldest] = groups.keys();
-    if (groups.size > MAX_GROUPS && oldest !== undefined) groups.delete(oldest);
+    if (groups.size > MAX_GROUPS) groups.delete(oldest as string);
     return group;
   };
 
   const waitForTurn = async (group: Group, { signal }: Request) => {
-    const turns = [...group.paces.values()].map((pace) => pace.claim(now()));
+    const at = Math.max(0, ...[...group.paces.values()].map((pace) => pace.claim(now())));
     // Another response may move the time further back meanwhile, so the loop checks again.
-    for (const at = Math.max(0, ...turns); now() < Math.max(at, group.blockedUntilMs); ) {
-      await sleep(Math.ceil(Math.max(at, group.blockedUntilMs) - now()));
+    for (let ms = 1; ms > 0; ) {
       signal.throwIfAborted();
+      ms = Math.ceil(Math.max(at, group.freeAtMs) - now());
+      if (ms > 0) await sleep(Math.min(ms, LONGEST_TIMER_MS), signal);
     }
   };
 
   const learn = (group: Group, { headers, status }: Response, sentAtMs: number) => {
     const isDenied = status === 429 || status === 503;
-    const cost = isDenied ? 0 : Number(headers.get('X-RateLimit-Cost') ?? 1) || 1;
+    const cost = isDenied ? 0 : Number(headers.get('X-RateLimit-Cost')) || 1;
     for (const reading of readingsOf(headers)) {
-      const pace = group.paces.get(reading.name) ?? createPace(random);
+      const pace = group.paces.get(reading.name) ?? createPace(random, spread);
       group.paces.set(reading.name, pace);
-      pace.learn(reading, { cost, sentAtMs }, now());
+      pace.learn(reading, { cost, sentAtMs, pending: group.pending }, now());
     }
     const waitMs = isDenied ? retryAfterMs(headers, now()) : undefined;
     if (waitMs === undefined) return false;
-    group.blockedUntilMs = Math.max(group.blockedUntilMs, now() + waitMs * (1 + SPREAD * random()));
+    group.freeAtMs = Math.max(group.freeAtMs, now() + waitMs * (1 + SPREAD * random()));
     return true;
   };
 
   const sendInTurn = async (group: Group, request: Request) => {
     for (let left = retries; ; left -= 1) {
-      await waitForTurn(group, request);
-      const sentAtMs = now();
-      const response = await send(left > 0 ? request.clone() : request);
+      group.pending += 1;
+      let sentAtMs: number;
+      let response: Response;
+      try {
+        await waitForTurn(group, request);
+        sentAtMs = now();
+        response = await send(left > 0 ? request.clone() : request);
+      } finally {
+        group.pending -= 1;
+      }
       if (!learn(group, response, sentAtMs) || left <= 0) return response;
       await response.body?.cancel();
     }
@@ -89,12 +106,21 @@ export function createFetch(options: ClientOptions = {}): LimitedFetch {
     const group = groupOf(request);
     // The first request goes alone, to learn the limits. The others poll, because a shared promise would hang on
     // Workers.
-    while (now() < (group.firstUntilMs ?? 0)) await sleep(LOOK_MS);
-    group.firstUntilMs ??= now() + FIRST_MS;
+    while (now() < (group.firstMs ?? 0)) await sleep(LOOK_MS, request.signal);
+    group.firstMs ??= now() + FIRST_MS;
     try {
       return await sendInTurn(group, request);
     } finally {
-      group.firstUntilMs = 0;
+      group.firstMs = 0;
     }
   };
 }
+
+const sleepUnlessAborted = (ms: number, signal: AbortSignal) =>
+  new Promise<void>((resolve, reject) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener('abort', () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    });
+  });

@@ -11,7 +11,8 @@ export interface Reading {
   readonly resetSeconds: number;
 }
 
-const MEMBER = /"((?:[^"\\]|\\.)*)"((?:;[a-z]+=(?:"[^"]*"|:[^:]*:|[^,;"\s]+))*)/g;
+/** Sticky, so that a quote which never ends ends the reading, and is not sought again from every later quote. */
+const MEMBER = /[^"]*"((?:[^"\\]|\\.)*)"((?:;[a-z]+=(?:"[^"]*"|:[^:]*:|[^,;"\s]+))*)/gy;
 const PARAMETER = /;([a-z]+)=(\d+)/g;
 
 type Members = Map<string, Record<string, number>>;

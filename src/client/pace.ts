@@ -12,6 +12,8 @@ export interface Pace {
 export interface SentRequest {
   readonly sentAtMs: number;
   readonly cost: number;
+  /** How many other requests of this client have no response yet. */
+  readonly pending: number;
 }
 
 /** A part of the limit that clients leave unused, for requests that others send meanwhile. */
@@ -30,8 +32,10 @@ const JUMP = 0.2;
 const MIN_USEFUL_MS = 20;
 /** A request waits at most this many usual gaps, because the estimate may be outdated. */
 const MAX_GAPS = 4;
+/** Clients that share a limit spread this part of it over the window, because each knows only its own responses. */
+const SHARED = 0.7;
 
-export function createPace(random: () => number): Pace {
+export function createPace(random: () => number, spread: boolean | undefined): Pace {
   let last: Reading | undefined;
   let lastAtMs = 0;
   /** The limit resets between these two times. */
@@ -43,12 +47,17 @@ export function createPace(random: () => number): Pace {
   let total = 1;
   /** The time that the last request has reserved. */
   let sentLastMs = 0;
-  /** The remaining units of the last response, minus the requests since. */
+  /** The remaining units of the last response, minus the requests that may have come after it. */
   let left = 0;
+  /** `left` is a guess: the window is new, and no response has shown it yet. */
+  let isGuess = false;
   /** The most units that ever remained. A bucket may hold fewer units than come in a window. */
   let most = 1;
 
-  const share = () => Math.min(1, Math.max(0.001, own / Math.max(own, total)));
+  const share = () => Math.max(0.001, own / Math.max(own, total));
+
+  /** Whether a request is admitted now, whatever other clients do. A client alone can use all that is left. */
+  const isPlenty = ({ quota }: Reading) => !isGuess && left >= 1 + quota * SHARED * (1 - share());
 
   /** The server has looked at its clock between the request and the response. */
   const learnReset = ({ resetSeconds }: Reading, sentAtMs: number, nowMs: number) => {
@@ -100,27 +109,32 @@ export function createPace(random: () => number): Pace {
   };
 
   /** The last window has ended, and no response has shown the next one yet. */
-  const startWindow = (windowMs: number, quota: number, nowMs: number) => {
+  const startWindow = ({ quota, windowMs }: Reading, nowMs: number) => {
     const pastMs = Math.ceil((nowMs - resetFromMs) / windowMs) * windowMs;
     resetFromMs += pastMs;
     resetToMs += pastMs;
     left = quota;
+    isGuess = true;
   };
 
   return {
-    learn(reading, { cost, sentAtMs }, nowMs) {
+    learn(reading, { cost, sentAtMs, pending }, nowMs) {
       learnReset(reading, sentAtMs, nowMs);
       learnShare(reading, cost, nowMs);
       last = reading;
       lastAtMs = nowMs;
-      left = reading.remaining;
-      most = Math.max(most, left);
+      left = reading.remaining - pending;
+      isGuess = false;
+      most = Math.max(most, reading.remaining);
     },
 
     claim(nowMs) {
       if (!last) return nowMs;
-      const { quota, windowMs } = last;
-      if (!refills && nowMs >= resetToMs) startWindow(windowMs, quota, nowMs);
+      if (!refills && nowMs >= resetToMs) startWindow(last, nowMs);
+      if (!spread && isPlenty(last)) {
+        left -= 1;
+        return nowMs;
+      }
       // A client that was idle saves up no more than one usual gap.
       const fromMs = Math.max(sentLastMs, nowMs - usualGapMs(last));
       sentLastMs = Math.max(nowMs, fromMs + (refills ? refillGapMs(last) : windowGapMs(last, fromMs)));

@@ -16,6 +16,7 @@ import {
 /** Each check needs at least one counter, and one call to Redis covers all of them. */
 const MAX_CHECKS = 20;
 const MAX_CHARACTERS = 256;
+const MAX_PROBLEMS = 20;
 
 /** One rule for one subject. */
 export interface CheckInput {
@@ -79,11 +80,13 @@ export class CheckError extends Error {
   readonly problems: readonly string[];
 
   constructor(status: number, code: string, problems: readonly string[]) {
-    super(problems.join('; '));
+    const more = problems.length - MAX_PROBLEMS;
+    const shown = more > 0 ? [...problems.slice(0, MAX_PROBLEMS), `and ${more} more`] : problems;
+    super(shown.join('; '));
     this.name = 'CheckError';
     this.status = status;
     this.code = code;
-    this.problems = problems;
+    this.problems = shown;
   }
 }
 

@@ -44,7 +44,7 @@ export function createCheckRoute(services: Services) {
     const regions = services.regionsOf(request);
     if (!regions) return unknownRegion(services.regions);
     const body = await readBody(request);
-    switch (request.url.replace(/[?#].*$/, '').split('/_weir/check')[1]) {
+    switch (request.url.split(/[?#]/, 1)[0]?.split('/_weir/check')[1]) {
       case '':
         return Response.json(
           await checks.check(withKey(request, body), { regions, afterResponse }),

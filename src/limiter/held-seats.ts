@@ -9,6 +9,9 @@ export interface Held {
   end(): Promise<void>;
 }
 
+/** Timers count in 32 bits. A longer one would fire at once, again and again. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
 /** Undefined if there is no seat. Renews three times within a lifetime, so that one failure does no harm. */
 export function holdSeats(ledger: Pick<Ledger, 'seatMs' | 'renew' | 'release'>): Held | undefined {
   const { seatMs } = ledger;
@@ -26,7 +29,7 @@ export function holdSeats(ledger: Pick<Ledger, 'seatMs' | 'renew' | 'release'>):
     () => {
       renewing = renew();
     },
-    Math.ceil(seatMs / 3),
+    Math.min(Math.ceil(seatMs / 3), LONGEST_TIMER_MS),
   );
   return {
     lost: losing.signal,

@@ -41,6 +41,19 @@ describe('the body of a request', () => {
     expect(await refusal(post('/tiers', {}))).toEqual(invalid('#/name is missing'));
   });
 
+  it('is quoted only in part by its refusal, however large it is', async () => {
+    const many = Object.fromEntries(Array.from({ length: 40_000 }, (_, i) => [`unknown${i}`, 1]));
+    const long = { ...LOGINS, ['x'.repeat(900_000)]: 1, resource: `/{${'y'.repeat(50_000)}` };
+    for (const body of [many, long]) {
+      const answer = await admin.call('/rules', { method: 'POST', body });
+      expect(answer.status).toBe(400);
+      expect((await answer.text()).length).toBeLessThan(20_000);
+    }
+    expect((await refusal(post('/rules', { ...LOGINS, ...many }))).at?.at(-1)).toBe(
+      '# has 39900 more errors',
+    );
+  });
+
   it('is refused with the names of all unknown and read-only fields', async () => {
     const extra = {
       ...LOGINS,

@@ -2,6 +2,7 @@ import { build } from 'esbuild';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { createFetch } from '../../src/client/client.ts';
 import { readingsOf, retryAfterMs } from '../../src/client/fields.ts';
+import { createLimitedServer } from './server.ts';
 
 const START_MS = 1_700_000_000_000;
 beforeEach(() => void vi.useFakeTimers({ now: START_MS }));
@@ -63,9 +64,45 @@ describe('the client', () => {
     expect(script.sentAtMs).toEqual([0]);
   });
 
-  it('spaces requests over the rest of the window', async () => {
+  it('sends at once what a limit has left, and the rest in the next window', async () => {
     const script = createScript(() => new Response('ok', { headers: headersOf(20, 10) }));
     const fetch = createFetch(script);
+    await fetch('https://api.test/');
+    const rest = Array.from({ length: 22 }, () => fetch('https://api.test/'));
+    await vi.runAllTimersAsync();
+    await Promise.all(rest);
+    expect(script.sentAtMs.slice(0, 21)).toEqual(Array(21).fill(0));
+    expect(script.sentAtMs.slice(21).every((ms) => ms >= 10_000)).toBe(true);
+  });
+
+  it('counts its requests that are still under way', async () => {
+    const limit = { algorithm: 'fixed-window', limit: 100, windowMs: 3_600_000 } as const;
+    const server = createLimitedServer(limit, () => new Promise((resolve) => setTimeout(resolve, 5)));
+    const fetch = createFetch({ fetch: server.fetch });
+    // Ten at a time, each slot sends its next request as soon as it has an answer.
+    const slot = async () => {
+      for (;;) await fetch('https://api.test/');
+    };
+    for (let i = 0; i < 10; i += 1) void slot();
+    await vi.advanceTimersByTimeAsync(3_000);
+    expect([server.admitted, server.denied]).toEqual([100, 0]);
+  });
+
+  it('waits longer than a timer can count without waking up all the time', async () => {
+    const script = createScript(denial(String(60 * 86_400)));
+    const waits: number[] = [];
+    const sleep = async (ms: number) => {
+      waits.push(ms);
+      vi.setSystemTime(Date.now() + ms);
+    };
+    expect((await createFetch({ ...script, sleep })('https://api.test/')).status).toBe(200);
+    expect(waits.every((ms) => ms < 2 ** 31)).toBe(true);
+    expect(waits).toHaveLength(3);
+  });
+
+  it('spaces requests over the rest of the window if it is told to', async () => {
+    const script = createScript(() => new Response('ok', { headers: headersOf(20, 10) }));
+    const fetch = createFetch({ ...script, spread: true });
     await fetch('https://api.test/');
     const rest = Array.from({ length: 5 }, () => fetch('https://api.test/'));
     await vi.runAllTimersAsync();
@@ -115,8 +152,9 @@ describe('the client', () => {
     const failed = expect(answer).rejects.toThrow('enough');
     await vi.advanceTimersByTimeAsync(10);
     controller.abort(new Error('enough'));
-    await vi.runAllTimersAsync();
+    await vi.advanceTimersByTimeAsync(10);
     await failed;
+    expect(vi.getTimerCount()).toBe(0);
     expect(script.sentAtMs).toEqual([0]);
   });
 
@@ -145,6 +183,11 @@ describe('the fields of a response', () => {
       { name: 'daily', quota: 1_000, windowMs: 86_400_000, remaining: 999, resetSeconds: 80_000 },
       { name: 'burst', quota: 100, windowMs: 60_000, remaining: 50, resetSeconds: 30 },
     ]);
+  });
+
+  it('are read in one pass, even if no quote ends', () => {
+    const endless = `"${'\\"'.repeat(500_000)}`;
+    expect(readingsOf(new Headers({ 'RateLimit-Policy': endless, RateLimit: endless }))).toEqual([]);
   });
 
   it('say when to come back, in seconds or as a date', () => {

@@ -34,6 +34,7 @@ describe('a shape', () => {
     [{ name: 'a', tags: [] }, ['at.tags[0]: is missing']],
     [{ name: 'a', tags: ['x', 1] }, ['at.tags[1]: must be text']],
     [{ name: 'a', x: 1, y: 2 }, ['at: Unrecognized keys: "x", "y"']],
+    [{ name: 'a', ['z'.repeat(101)]: 1 }, [`at: Unrecognized key: "${'z'.repeat(99)}…"`]],
     [
       { name: 'A', tags: [1], x: 1 },
       ['at.name: must be small letters', 'at.tags[0]: must be text', 'at: Unrecognized key: "x"'],

@@ -76,3 +76,13 @@ it('a seat is lost if it can never be renewed again, because this request may ma
   await vi.advanceTimersByTimeAsync(THIRD_MS);
   expect(held.lost.aborted).toBe(true);
 });
+
+it('a seat for a year is not renewed all the time, although no timer is that long', async () => {
+  const renew = vi.fn(async () => true);
+  const held = holdSeats({ seatMs: 366 * 86_400_000, renew, release: async () => {} });
+  await vi.advanceTimersByTimeAsync(2 ** 31 - 2);
+  expect(renew).not.toHaveBeenCalled();
+  await vi.advanceTimersByTimeAsync(1);
+  expect(renew).toHaveBeenCalledOnce();
+  await held?.end();
+});

@@ -6,15 +6,25 @@ export interface Paths {
   readonly otherPath?: string | undefined;
 }
 
-/** An extension follows a name and begins with a letter, so neither `/.well-known` nor `/v1.2` has one. */
-const EXTENSIONS = /(?<=[^/.])(?:\.[a-z][a-z0-9]{0,9})+$/;
+/** An extension begins with a letter, so `/v1.2` has none. */
+const EXTENSION = /^[a-z][a-z0-9]{0,9}$/;
 
-/** Undefined if the path has none. */
+/**
+ * Undefined if the path has none. Takes one extension after the other off the end; a single expression for all of them
+ * would try every dot of a long path anew.
+ */
 export function withoutExtension(matchPath: string): string | undefined {
-  if (!matchPath.includes('.', matchPath.lastIndexOf('/'))) return undefined;
-  const bare = matchPath.replace(EXTENSIONS, '');
-  return bare === matchPath ? undefined : bare;
+  let end = matchPath.length;
+  for (let dot = lastDot(matchPath, end); dot > 0; dot = lastDot(matchPath, end)) {
+    const before = matchPath[dot - 1];
+    // An extension follows a name, so `/.well-known` has none.
+    if (before === '/' || before === '.' || !EXTENSION.test(matchPath.slice(dot + 1, end))) break;
+    end = dot;
+  }
+  return end === matchPath.length ? undefined : matchPath.slice(0, end);
 }
+
+const lastDot = (path: string, end: number) => path.lastIndexOf('.', end - 1);
 
 export const pathsOf = ({ matchPath, otherPath }: Paths): readonly string[] =>
   otherPath === undefined ? [matchPath] : [matchPath, otherPath];

@@ -24,7 +24,7 @@ export function parseOrigin(text: string): Origin | undefined {
   const name = SERVICE.exec(text)?.[1];
   if (name !== undefined) return { kind: 'service', name };
   const url = /^https?:\/\//i.test(text) ? URL.parse(text) : null;
-  return url ? { kind: 'url', url: `${url.origin}${url.pathname}`.replace(/\/+$/, '') } : undefined;
+  return url ? { kind: 'url', url: `${url.origin}${url.pathname}`.replace(/(?<!\/)\/+$/, '') } : undefined;
 }
 
 /** Names of one machine or of a private network (RFC 6761, 6762, 8375; ICANN for `internal`). */

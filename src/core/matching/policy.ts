@@ -31,7 +31,7 @@ export const ruleNameOf = ({ policy, resource, scope }: Rule): string =>
 
 function slugOf(resource: string): string {
   const words = resource.toLowerCase().replace(/\/\*$/, '/all').replace(/\*$/, '-all');
-  const slug = words.replace(/[^a-z0-9._]+/g, '-').replace(/^[^a-z0-9]+|-+$/g, '');
+  const slug = words.replace(/[^a-z0-9._]+/g, '-').replace(/^[^a-z0-9]+|-$/g, '');
   return slug.slice(0, MAX_CHARACTERS) || 'root';
 }
 
