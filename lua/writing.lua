@@ -26,7 +26,8 @@ for each = 1, #KEYS do
       expires = keepsTtl and INFINITY
     end
     expires = expires or tonumber(sub(text, 1, 15)) or 0
-    -- Removes expired counters from a long value. Beyond 500 counters, it drops those that expire first.
+    -- Removes expired counters from a long value. Beyond 500 counters, it drops those that expire first. The rules in
+    -- force have at most 320 in a key (src/core/counting/keys.ts), so the others are of rules that have changed.
     if newest == INFINITY or #text > 8192 then
       local live = module('live-records')
       local records, last = live(sub(value, HEADER), now - IDLE_MS, 500)

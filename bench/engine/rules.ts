@@ -45,7 +45,7 @@ export function checksOf(rules: readonly BenchRule[], options: CheckOptions): Pr
   return Promise.all(
     rules.map(async ({ algorithm, limit, windowMs, burst }, i): Promise<Check> => {
       const id = await counterId(`rule-${i}`, algorithm, windowMs);
-      const key = await subjectKey('ip', subject, groupOf(algorithm, id));
+      const key = await subjectKey('ip', subject, groupOf({ algorithm, counterId: id }));
       const held = algorithm === 'concurrency' ? seat.padEnd(16, '-') : undefined;
       return { key, id, algorithm, limit, windowMs, cost, extra: burst, seatId: held };
     }),

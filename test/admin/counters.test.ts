@@ -71,7 +71,7 @@ async function createRule(
     `select ordinal from weir.rules where id = '${id}'`,
   );
   const counter = `${await counterId(id, algorithm, 86_400_000)}${variant}`;
-  const group = groupOf(algorithm, counter, rows[0]?.ordinal);
+  const group = groupOf({ algorithm, counterId: counter, ordinal: rows[0]?.ordinal, variant });
   return {
     /** The check as the gateway makes it. */
     async checkOf(countedAs: string, id = subject): Promise<Check> {
@@ -116,26 +116,29 @@ test('a reset forgets all counters of one subject in every region, and of no oth
   }
 });
 
-test('a reset covers the counters of every route and method', async () => {
-  const routeOf = (resource: string) => `_${hash(slotOf(resource)).toString(36)}`;
-  const two = { resource: undefined, resources: ['/a', '/b/*'] };
-  for (const shape of [
-    ...['_GET', '_OTHER'].map((variant) => ({ per: ['method'], variant })),
-    ...two.resources.map((resource) => ({ ...two, per: ['route'], variant: routeOf(resource) })),
-    ...two.resources.flatMap((resource) =>
-      ['_GET', '_OTHER'].map((method) => ({
-        ...two,
-        per: ['route', 'method'],
-        variant: `${routeOf(resource)}${method}`,
-      })),
-    ),
-  ]) {
-    const { checkOf } = await createRule('user', 'sliding-window-log', shape);
-    await takeEverywhere(await checkOf('user', 'u1'));
-    await reset({ scope: 'user', subject: 'u1' });
-    expect(await leftEverywhere(await checkOf('user', 'u1'))).toEqual([10, 10]);
-  }
-});
+test.each(['sliding-window-log', 'fixed-window'] as const)(
+  'a reset covers the counters of every route and method: %s',
+  async (algorithm) => {
+    const routeOf = (resource: string) => `_${hash(slotOf(resource)).toString(36)}`;
+    const two = { resource: undefined, resources: ['/a', '/b/*'] };
+    for (const shape of [
+      ...['_GET', '_OTHER'].map((variant) => ({ per: ['method'], variant })),
+      ...two.resources.map((resource) => ({ ...two, per: ['route'], variant: routeOf(resource) })),
+      ...two.resources.flatMap((resource) =>
+        ['_GET', '_OTHER'].map((method) => ({
+          ...two,
+          per: ['route', 'method'],
+          variant: `${routeOf(resource)}${method}`,
+        })),
+      ),
+    ]) {
+      const { checkOf } = await createRule('user', algorithm, shape);
+      await takeEverywhere(await checkOf('user', 'u1'));
+      await reset({ scope: 'user', subject: 'u1' });
+      expect(await leftEverywhere(await checkOf('user', 'u1'))).toEqual([10, 10]);
+    }
+  },
+);
 
 test('a reset covers counters by several parts if the call names all parts, and warns if not', async () => {
   const by = { by: ['user', 'header:X-Model'], name: 'by model' };

@@ -79,7 +79,9 @@ describe('an explanation', () => {
     await create('per-user', { scope: 'user', limit: 5, action: 'log' });
     const { rows } = await sql.query('select ordinal from rules where id = $1', [id]);
     const counter = await counterId(id, 'fixed-window', 86_400_000);
-    const key = await subjectKey('ip', '192.0.2.1', groupOf('fixed-window', counter, rows[0].ordinal));
+    const { ordinal } = rows[0];
+    const group = groupOf({ algorithm: 'fixed-window', counterId: counter, ordinal });
+    const key = await subjectKey('ip', '192.0.2.1', group);
     const check = {
       key,
       id: counter,

@@ -55,13 +55,15 @@ describe('counterId', () => {
   });
 
   it('is a group of its own for states that can grow large', () => {
-    expect(groupOf('sliding-window-log', 'id')).toBe('id');
-    expect(groupOf('concurrency', 'id')).toBe('id');
-    expect(groupOf('gcra', 'id')).toBe('');
+    expect(groupOf({ algorithm: 'sliding-window-log', counterId: 'id' })).toBe('id');
+    expect(groupOf({ algorithm: 'concurrency', counterId: 'id' })).toBe('id');
+    expect(groupOf({ algorithm: 'gcra', counterId: 'id' })).toBe('');
   });
 
   it('shares its key with 63 neighbouring rules, and the first 64 rules share the key without a group', () => {
-    const groups = Array.from({ length: 10_000 }, (_, ordinal) => groupOf('gcra', 'id', ordinal));
+    const groups = Array.from({ length: 10_000 }, (_, ordinal) =>
+      groupOf({ algorithm: 'gcra', counterId: 'id', ordinal }),
+    );
     const sizes = Map.groupBy(groups, (group) => group);
     expect(Math.max(...[...sizes.values()].map(({ length }) => length))).toBe(64);
     expect(groups.slice(0, 64)).toEqual(Array(64).fill(''));

@@ -1,6 +1,7 @@
 // What a rule counts by: counters per route and method, subjects of several parts and their bounds, hosts and routes,
 // and names that begin alike.
 import { describe, expect, it } from 'vitest';
+import { groupOf } from '../../src/core/counting/keys.ts';
 import type { Claims } from '../../src/core/matching/caller.ts';
 import { NO_FACTS, type RequestFacts } from '../../src/core/matching/counted-by.ts';
 import { explain } from '../../src/core/matching/explain.ts';
@@ -8,9 +9,15 @@ import { ROUTE_DEFAULTS } from '../../src/core/matching/origin-route.ts';
 import { planRequest } from '../../src/core/matching/plan.ts';
 import { policyOf } from '../../src/core/matching/policy.ts';
 import { contains, parseResource, type Route } from '../../src/core/matching/resource.ts';
-import { RULE_DEFAULTS, type Rule } from '../../src/core/matching/rule.ts';
+import {
+  MAX_LIMITS_OF_A_RULE,
+  MAX_RESOURCES_OF_A_RULE,
+  RULE_DEFAULTS,
+  type Rule,
+} from '../../src/core/matching/rule.ts';
 import { SETTINGS_DEFAULTS } from '../../src/core/matching/settings.ts';
 import { compileSnapshot, type SnapshotContent, withCounterIds } from '../../src/core/matching/snapshot.ts';
+import { countersFor, everyVariant, OTHER_METHOD } from '../../src/core/matching/variants.ts';
 
 const rule = (fields: Partial<Rule>): Rule => ({
   ...RULE_DEFAULTS,
@@ -87,6 +94,55 @@ describe('a rule per method', () => {
     const snapshot = compileSnapshot('v', { rules: await withCounterIds(rules), tiers: [], lists: [] });
     const told = snapshot.limitsOf(CALLER, 0).map((match) => match.rule.methods.join());
     expect(told).toEqual(['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
+  });
+});
+
+describe('a key', () => {
+  /** The number that docs/inside.md states: 64 rules of five limits. The script keeps 500 counters in a key. */
+  const MOST = 320;
+  /** Two rules more than share a key, each with as many limits and routes as a rule may have. */
+  const largest = (per: Rule['per']) =>
+    Array.from({ length: 66 }, (_, ordinal) =>
+      rule({
+        id: `r${ordinal}`,
+        ordinal,
+        resource: `/${ordinal}/0`,
+        resources: Array.from({ length: MAX_RESOURCES_OF_A_RULE }, (_, i) => `/${ordinal}/${i}`),
+        limits: Array.from({ length: MAX_LIMITS_OF_A_RULE }, (_, i) => ({ limit: 9, windowSeconds: i + 1 })),
+        per,
+      }),
+    );
+
+  it.each([[[]], [['route']], [['method']], [['route', 'method']]] as Rule['per'][][])(
+    'holds at most 320 counters of a caller, with the largest rules per %j',
+    async (per) => {
+      const published = await withCounterIds(largest(per));
+      const counters = published.flatMap((one) => {
+        const other = everyVariant(one).map((variant) => ({ ...variant, method: OTHER_METHOD }));
+        return [...everyVariant(one), ...other].flatMap((variant) => countersFor(one, variant));
+      });
+      const ids = Map.groupBy(counters, groupOf);
+      const sizes = [...ids.values()].map((some) => new Set(some.map(({ counterId }) => counterId)).size);
+      expect(Math.max(...sizes)).toBeLessThanOrEqual(MOST);
+      expect(new Set(counters.map(({ counterId }) => counterId)).size).toBeGreaterThan(MOST);
+    },
+  );
+
+  it('is the same for all rules of a route and method, so that one request needs one key for them', async () => {
+    const resources = ['/a/*', '/b/*'];
+    const shape = { resource: '/a/*', resources, per: ['route', 'method'] } as const;
+    const rules = [rule({ ...shape, id: 'one' }), rule({ ...shape, id: 'two' })];
+    const keys = await Promise.all(
+      rules.map(async (one) => (await checksAt([one], '/a/x')).map(({ key }) => key)),
+    );
+    expect(keys[0]).toEqual(keys[1]);
+    expect(keys[0]).not.toEqual((await checksAt(rules.slice(0, 1), '/b/x')).map(({ key }) => key));
+  });
+
+  it('is the one of all other counters of a caller, if a rule has no counters of its own for routes', async () => {
+    expect((await checksAt([rule({})], '/a/x')).map(({ key }) => key)).toEqual([
+      expect.stringMatching(/^weir:\{[^}]+\}$/),
+    ]);
   });
 });
 

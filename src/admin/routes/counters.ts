@@ -134,7 +134,7 @@ function groupsOf(rule: PublishedRule): string[] {
   const known = everyVariant(rule);
   const others = known.filter(({ method }) => method).map((one) => ({ ...one, method: OTHER_METHOD }));
   const counters = [...known, ...others].flatMap((variant) => countersFor(rule, variant));
-  return counters.map(({ algorithm, counterId, ordinal }) => groupOf(algorithm, counterId, ordinal));
+  return counters.map(groupOf);
 }
 
 /** The text that `subjectBy` makes from a request; undefined if a value is missing. */

@@ -40,18 +40,29 @@ export const reportKey = (isolateId: string): string => `${METRICS_KEY}:${isolat
 /** The key that probes count in. No scope has this name, so no subject shares it. */
 export const PROBE_KEY = 'weir:{probe}';
 
-/** This many rules share a key, so that no subject has too many counters in one. */
+/** This many rules share a key. With at most five limits each, that is 320 counters; the script keeps 500. */
 const RULES_IN_A_GROUP = 64;
+
+export interface Grouped {
+  readonly algorithm: AlgorithmId;
+  readonly counterId: string;
+  readonly ordinal?: number | undefined;
+  /** The route or method that has a counter of its own. */
+  readonly variant?: string | undefined;
+}
 
 /**
  * The group of a counter; '' for the key that most counters of a subject share. It depends on the rule alone, so adding
  * or removing a rule never moves the counters of another.
  */
-export function groupOf(algorithm: AlgorithmId, counterId: string, ordinal = 0): string {
+export function groupOf({ algorithm, counterId, ordinal = 0, variant = '' }: Grouped): string {
   // A large state has a key of its own, so that the subject's other counters stay cheap to rewrite.
   if (traitsOf(algorithm).mostUnits !== undefined) return counterId;
-  const group = Math.floor(ordinal / RULES_IN_A_GROUP);
-  return group === 0 ? '' : `group${group}`;
+  const number = Math.floor(ordinal / RULES_IN_A_GROUP);
+  const group = number === 0 ? '' : `group${number}`;
+  // One rule can have a counter for each of many routes and methods. Each route and method has a key, so that a key
+  // never holds more than one of them. No id of a counter has a dot.
+  return variant === '' ? group : `${group}.${variant}`;
 }
 
 /**

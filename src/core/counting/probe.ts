@@ -20,6 +20,6 @@ export const PROBE_CHECKS: readonly Check[] = ALGORITHM_IDS.map((algorithm) => (
 }));
 
 function keyOf(algorithm: AlgorithmId): string {
-  const group = groupOf(algorithm, algorithm);
+  const group = groupOf({ algorithm, counterId: algorithm });
   return group === '' ? PROBE_KEY : `${PROBE_KEY}:${group}`;
 }

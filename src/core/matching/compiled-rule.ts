@@ -35,6 +35,8 @@ export type CompiledRule = PublishedRule &
   RuleLimit & {
     /** A bound on all values that a client chooses (variants.ts), beside a counter of the same rule. */
     readonly isBound?: true;
+    /** The route and method that have this counter for themselves (variants.ts). */
+    readonly variant?: string;
   };
 
 /** The limits of a rule; none if it allows or multiplies. */

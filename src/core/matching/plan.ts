@@ -100,8 +100,8 @@ const isReady = (checks: readonly (RuleCheck | Promise<RuleCheck>)[]): checks is
   checks.every((check) => !(check instanceof Promise));
 
 function keyOf({ rule, parameters }: Match, request: PlannedRequest) {
-  const { scope, by, algorithm, counterId, ordinal } = rule;
-  const group = groupOf(algorithm, counterId, ordinal);
+  const { scope, by } = rule;
+  const group = groupOf(rule);
   if (by.length > 0) return subjectKey(BY, subjectBy(by, request, parameters), group);
   const subject = subjectOf(scope, request.caller);
   return subjectKey(subject.scope, subject.id, group);

@@ -37,9 +37,11 @@ function asVariant(counter: CompiledRule, rule: Rule, { resource, method }: Vari
   const isOfMethod = isPerMethod(rule) && method !== undefined;
   if (!isOfRoute && !isOfMethod) return counter;
   const route = isOfRoute ? `_${hash(slotOf(resource)).toString(36)}` : '';
+  const variant = isOfMethod ? `${route}_${method}` : route;
   return {
     ...counter,
-    counterId: `${counter.counterId}${route}${isOfMethod ? `_${method}` : ''}`,
+    counterId: `${counter.counterId}${variant}`,
+    variant,
     policy: ruleNameOf(rule),
     ...(isOfRoute && { resource, resources: [] }),
     ...(isOfMethod && { methods: [method] }),
