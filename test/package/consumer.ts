@@ -6,7 +6,6 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { convertV4MiniflareOptions, Miniflare } from 'miniflare';
-import { readCompatibility } from '../../local/isolates.ts';
 
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const bin = (path: string) => join(ROOT, 'node_modules', path);
@@ -16,8 +15,8 @@ export interface Consumer extends AsyncDisposable {
   readonly folder: string;
   /** The complaints of the TypeScript compiler. Empty if there are none. */
   typeErrors(...flags: string[]): Promise<string>;
-  /** Bundles src/index.ts as wrangler does, and runs it. */
-  start(bindings: Record<string, string>): Promise<Miniflare>;
+  /** Bundles src/index.ts as wrangler does, and runs it, with the date of wrangler.toml or with this one. */
+  start(bindings: Record<string, string>, compatibilityDate?: string): Promise<Miniflare>;
 }
 
 export const runNpm = (folder: string, ...args: string[]) => run('npm', args, { cwd: folder });
@@ -48,7 +47,7 @@ export async function createConsumer(parent = tmpdir()): Promise<Consumer> {
   return {
     folder,
     typeErrors: (...flags) => typeErrors(folder, flags),
-    start: (bindings) => start(folder, bindings),
+    start: (bindings, date) => start(folder, bindings, date),
     [Symbol.asyncDispose]: () => rm(folder, { recursive: true, force: true }),
   };
 }
@@ -79,7 +78,9 @@ async function typeErrors(folder: string, flags: readonly string[]): Promise<str
   );
 }
 
-async function start(folder: string, bindings: Record<string, string>): Promise<Miniflare> {
+async function start(folder: string, bindings: Record<string, string>, date?: string): Promise<Miniflare> {
+  const config = await readFile(join(folder, 'wrangler.toml'), 'utf8');
+  const compatibilityDate = date ?? /^compatibility_date = "([\d-]+)"$/m.exec(config)?.[1] ?? '';
   const out = join(folder, 'out');
   const args = [bin('wrangler/bin/wrangler.js'), 'deploy', '--dry-run', '--outdir', out];
   const env = { ...process.env, WRANGLER_SEND_METRICS: 'false', NO_COLOR: '1' };
@@ -89,7 +90,7 @@ async function start(folder: string, bindings: Record<string, string>): Promise<
       name: 'my-api',
       modules: [{ type: 'ESModule' as const, path: join(out, 'index.js') }],
       rootPath: out,
-      ...(await readCompatibility()),
+      compatibilityDate,
       bindings,
     },
   ];

@@ -89,6 +89,24 @@ describe('the package', () => {
 
   it('limits an empty Hono Worker, as docs/library.md says', () => expectFirstDenial(consumer));
 
+  // Older runtimes refuse these while a module is loaded. The runtime of this project refuses fewer of them.
+  it.each(['hono', 'client'])('makes no signal, timer or request while weir/%s is loaded', async (entry) => {
+    const script = `
+      const refuse = () => { throw new Error('while a module was loaded'); };
+      for (const name of ['fetch', 'setTimeout', 'setInterval']) globalThis[name] = refuse;
+      for (const name of ['abort', 'any', 'timeout']) AbortSignal[name] = refuse;
+      globalThis.AbortController = class { constructor() { refuse(); } };
+      await import('weir/${entry}');`;
+    await run(process.execPath, ['--input-type=module', '-e', script], { cwd: consumer.folder });
+  });
+
+  it('limits a Worker with the oldest compatibility date that docs/library.md names', async () => {
+    const page = await readFile(join(ROOT, 'docs/library.md'), 'utf8');
+    const [, oldest] = /`compatibility_date` from ([\d-]+) on/.exec(page) ?? [];
+    expect(oldest).toMatch(/^\d{4}-/);
+    await expectFirstDenial(consumer, oldest);
+  });
+
   // Takes a minute, and asks a registry for all packages that Weir depends on.
   if (isLong)
     it('can be published and installed into an empty Hono Worker, and limits it', async () => {
@@ -105,11 +123,12 @@ describe('the package', () => {
     });
 });
 
-async function expectFirstDenial(project: Consumer): Promise<void> {
+async function expectFirstDenial(project: Consumer, compatibilityDate?: string): Promise<void> {
   await using cleanup = new AsyncDisposableStack();
   const [region] = await startRegions({ redisPort: 0, upstashPort: 0 }, cleanup);
   const bindings = { REDIS_URL: region?.gateway.url ?? '', REDIS_TOKEN: region?.gateway.token ?? '' };
-  const miniflare = await project.start({ ...bindings, DEADLINE_MS: '5000', PLAIN_HTTP: 'allow' });
+  const variables = { ...bindings, DEADLINE_MS: '5000', PLAIN_HTTP: 'allow' };
+  const miniflare = await project.start(variables, compatibilityDate);
   cleanup.defer(() => miniflare.dispose());
   const { passed, denied } = await untilDenied(miniflare);
   expect(passed).toBe(5);

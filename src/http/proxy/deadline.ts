@@ -41,8 +41,8 @@ function createUsual(client: AbortSignal, timeoutMs: number): OriginDeadline {
 
 /** A class, because most requests have one, and the methods of a class are made once. */
 class Usual implements OriginDeadline {
-  /** See `ByClock` in limiter/deadline.ts. */
-  static readonly kept: OriginDeadline = new Usual(new AbortController().signal, 0);
+  /** See `ByClock` in limiter/deadline.ts. No real signal: older runtimes let no module make one when it is loaded. */
+  static readonly kept: OriginDeadline = new Usual({} as AbortSignal, 0);
 
   readonly signal: AbortSignal;
   readonly #timeoutMs: number;
