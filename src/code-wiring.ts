@@ -43,7 +43,14 @@ const placeholders = () => ({
 /** Without Postgres there are no API keys, and Weir knows a user only by the claims of the token. */
 const NOBODY: CallerDirectory = { ofApiKey: async () => ABSENT, ofUser: async () => ABSENT };
 
-const UNTOLD: Telemetry = { clockMs: () => 0, decided() {}, answered() {}, handOver() {} };
+const UNTOLD: Telemetry = {
+  clockMs: () => 0,
+  decided() {},
+  checked() {},
+  corrected() {},
+  answered() {},
+  handOver() {},
+};
 
 interface CodeSource extends RulesSource {
   compile(): Promise<Snapshot>;

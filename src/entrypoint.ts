@@ -7,28 +7,28 @@ import { isolateOf } from './isolate.ts';
 export class Weir extends WorkerEntrypoint<Bindings> {
   /** Throws if the call is invalid; the error says why. A denial is an answer, not an error. */
   async check(call: CheckCall): Promise<CheckAnswer> {
-    const { services } = isolateOf(this.env);
-    const { serviceChecks, readCall } = await import('./http/own-answers.ts');
-    const regions = services.regionsOf() ?? services.regions;
-    const afterResponse = (work: Promise<unknown>) => this.ctx.waitUntil(work);
-    return serviceChecks(services).check(readCall(call), { regions, afterResponse });
+    const { checks, asked, readCall } = await this.#checks();
+    return checks.check(readCall(call), asked);
   }
 
   /** Gives back all charges of a check, once. */
   async refund(id: string): Promise<void> {
-    const { checks, readRefunding } = await this.#checks();
-    await checks.refund(readRefunding({ id }).id);
+    const { checks, asked, readRefunding } = await this.#checks();
+    await checks.refund(readRefunding({ id }).id, asked);
   }
 
   /** Brings all charges of a check to the real cost, once. */
   async settle(id: string, cost: number): Promise<void> {
-    const { checks, readSettling } = await this.#checks();
+    const { checks, asked, readSettling } = await this.#checks();
     const read = readSettling({ id, cost });
-    await checks.settle(read.id, read.cost);
+    await checks.settle(read.id, read.cost, asked);
   }
 
   async #checks() {
-    const { serviceChecks, readRefunding, readSettling } = await import('./http/own-answers.ts');
-    return { checks: serviceChecks(isolateOf(this.env).services), readRefunding, readSettling };
+    const { services } = isolateOf(this.env);
+    const { serviceChecks, ...readers } = await import('./http/own-answers.ts');
+    const regions = services.regionsOf() ?? services.regions;
+    const afterResponse = (work: Promise<unknown>) => this.ctx.waitUntil(work);
+    return { ...readers, checks: serviceChecks(services), asked: { regions, afterResponse } };
   }
 }

@@ -13,9 +13,21 @@ import {
   toBase64Url,
 } from '../core/digest.ts';
 
+/** Whose usage a charge is, and of which rule. */
+export interface ChargeUsage {
+  readonly ruleId: string;
+  readonly tenantId: string;
+  readonly userId: string;
+  readonly apiKeyId: string;
+  /** Charges of one call with the same number are of the same subject. */
+  readonly subject: number;
+}
+
 /** A check that a region has charged. */
 export interface RegionCharge {
   readonly region: string;
+  /** Undefined: it is not recorded as usage. */
+  readonly usage?: ChargeUsage | undefined;
   readonly check: Check & { readonly chargedAtMs: number };
 }
 
@@ -73,9 +85,12 @@ type Fields = [
   extra: number | null,
   seatId: string | null,
   borders?: Borders | null,
+  usage?:
+    | readonly [ruleId: string, tenantId: string, userId: string, apiKeyId: string, subject: number]
+    | null,
 ];
 
-const toFields = ({ region, check }: RegionCharge): Fields => [
+const toFields = ({ region, check, usage }: RegionCharge): Fields => [
   region,
   check.key,
   check.id,
@@ -87,6 +102,7 @@ const toFields = ({ region, check }: RegionCharge): Fields => [
   check.extra ?? null,
   check.seatId ?? null,
   check.borders ?? null,
+  usage ? [usage.ruleId, usage.tenantId, usage.userId, usage.apiKeyId, usage.subject] : null,
 ];
 
 const toCharge = ([
@@ -101,8 +117,18 @@ const toCharge = ([
   extra,
   seatId,
   borders,
-]: Fields) => ({
+  usage,
+]: Fields): RegionCharge => ({
   region,
+  usage: usage
+    ? {
+        ruleId: usage[0],
+        tenantId: usage[1],
+        userId: usage[2],
+        apiKeyId: usage[3],
+        subject: usage[4],
+      }
+    : undefined,
   check: {
     key,
     id,

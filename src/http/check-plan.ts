@@ -13,10 +13,11 @@ export interface CheckPlanOptions {
   readonly seatId: () => string;
 }
 
-/** A check, and the subject as the caller wrote it. */
+/** A check, and the subject as the service wrote it and as rules count it. */
 export interface PlannedCheck {
   readonly check: RuleCheck;
   readonly subject: string | undefined;
+  readonly caller: Caller;
 }
 
 type One = ReadCall['checks'][number];
@@ -68,7 +69,11 @@ async function planOne(snapshot: Snapshot, { one, at, problems }: Place, options
   if (typeof caller === 'string' || !isInForce(named, options.nowMs)) return [];
   const matches = limitsFor(snapshot, named, caller, { cost: one.cost, nowMs: options.nowMs });
   const request = { caller, matchPath: '/', method: 'GET', ...options };
-  return (await planMatches(snapshot, matches, request)).map((check) => ({ check, subject: one.subject }));
+  return (await planMatches(snapshot, matches, request)).map((check) => ({
+    check,
+    subject: one.subject,
+    caller,
+  }));
 }
 
 const isInForce = ({ rule: { validFromMs, validUntilMs } }: NamedRule, nowMs: number) =>

@@ -44,18 +44,16 @@ export function createCheckRoute(services: Services) {
     const regions = services.regionsOf(request);
     if (!regions) return unknownRegion(services.regions);
     const body = await readBody(request);
+    const asked = { regions, afterResponse };
     switch (request.url.split(/[?#]/, 1)[0]?.split('/_weir/check')[1]) {
       case '':
-        return Response.json(
-          await checks.check(withKey(request, body), { regions, afterResponse }),
-          NOT_STORED,
-        );
+        return Response.json(await checks.check(withKey(request, body), asked), NOT_STORED);
       case '/refund':
-        await checks.refund(readRefunding(body).id);
+        await checks.refund(readRefunding(body).id, asked);
         return new Response(null, { status: 204 });
       case '/settle': {
         const { id, cost } = readSettling(body);
-        await checks.settle(id, cost);
+        await checks.settle(id, cost, asked);
         return new Response(null, { status: 204 });
       }
       default:

@@ -14,11 +14,16 @@ import { createRulesRefresh, type Refreshed } from '../limiter/rules-refresh.ts'
 import { createChargeIds, type RegionCharge } from './charge-id.ts';
 import { type CheckAnswer, CheckError, type ReadCall } from './check-messages.ts';
 import { type PlannedCheck, planChecks } from './check-plan.ts';
+import { counterOf, type Subject, subjectsOf, usageOf } from './check-subjects.ts';
+import { incidentOf, report } from './decision-report.ts';
 import type { Services } from './services.ts';
 import { waitOf } from './throttle.ts';
 
 export interface CheckServices
-  extends Pick<Services, 'limiter' | 'log' | 'now' | 'deadlineMs' | 'regions' | 'snapshots'> {
+  extends Pick<
+    Services,
+    'deadlineMs' | 'incidentCounts' | 'limiter' | 'log' | 'now' | 'regions' | 'snapshots' | 'telemetry'
+  > {
   readonly ipv6Prefix: number;
   readonly check: CheckOptions;
 }
@@ -39,9 +44,9 @@ export interface Asked {
 export interface Checks {
   check(call: ReadCall, asked: Asked): Promise<CheckAnswer>;
   /** Gives all charges back. Throws a CheckError if the id was used before or is too old. */
-  refund(id: string): Promise<void>;
+  refund(id: string, asked: Asked): Promise<void>;
   /** Brings every charge to this cost. Throws as `refund` does. */
-  settle(id: string, cost: number): Promise<void>;
+  settle(id: string, cost: number, asked: Asked): Promise<void>;
 }
 
 /** Only the service that called waits for these calls, so they may take long. */
@@ -49,7 +54,7 @@ const SETTLE_MS = 5_000;
 const PENDING = 'pending';
 
 export function createChecks(services: CheckServices): Checks {
-  const { limiter, log, now, deadlineMs } = services;
+  const { limiter, log, now, deadlineMs, telemetry } = services;
   const ids = createChargeIds(services.check.secret);
   const refresh = createRulesRefresh(services);
   const stores = new Map(services.regions.map(({ name, store }) => [name, store]));
@@ -63,6 +68,7 @@ export function createChecks(services: CheckServices): Checks {
   };
 
   const decide = async (call: ReadCall, { regions, afterResponse }: Asked): Promise<CheckAnswer> => {
+    const startedAtMs = telemetry.clockMs();
     const ledger = createLedger((error) => log.error('charge-not-settled', error));
     const operation = call.isPeek ? 'peek' : 'take';
     const request = { regions, operation, ledger, afterResponse } as const;
@@ -81,17 +87,58 @@ export function createChecks(services: CheckServices): Checks {
       planned = plan.checks;
       step = await limiter.decide(step, { kind: 'checks', checks: planned.map(({ check }) => check) });
     }
-    return toAnswer(step.decision, planned, await idOf(ledger, step.decision));
+    const { decision } = step;
+    const subjects = subjectsOf(planned);
+    if (!call.isPeek) tell(decision, subjects, { regions, afterResponse, startedAtMs });
+    return toAnswer(decision, planned, await idOf(ledger, decision, subjects));
   };
 
-  const idOf = async (ledger: Ledger, { allowed }: Decision): Promise<string | null> => {
+  /** Counts the call as the gateway counts a request. */
+  const tell = (
+    decision: Decision,
+    subjects: readonly Subject[],
+    { regions, afterResponse, startedAtMs }: Asked & { readonly startedAtMs: number },
+  ) => {
+    const region = regions[0].name;
+    const incident = incidentOf(decision, undefined);
+    report(services, region, decision, incident);
+    const results = Map.groupBy(resultsOf(decision), ({ check }) => subjects.find(({ has }) => has(check)));
+    telemetry.checked({
+      ...{ decision, incident, region, startedAtMs },
+      subjects: subjects.map((one) => ({ caller: one.caller, results: results.get(one) ?? [] })),
+    });
+    telemetry.handOver(regions, afterResponse);
+  };
+
+  const idOf = async (
+    ledger: Ledger,
+    { allowed }: Decision,
+    subjects: readonly Subject[],
+  ): Promise<string | null> => {
     const charges = ledger.charges.flatMap(({ store, check, chargedAtMs }): RegionCharge[] => {
       const region = services.regions.find((one) => one.store === store);
       return region && chargedAtMs !== undefined
-        ? [{ region: region.name, check: { ...check, chargedAtMs } }]
+        ? [{ region: region.name, check: { ...check, chargedAtMs }, usage: usageOf(check, subjects) }]
         : [];
     });
     return allowed && charges.length > 0 ? ids.write(charges) : null;
+  };
+
+  /** Corrects the usage that was noted for these charges. Seats are no units: they were used. */
+  const correct = (charges: readonly RegionCharge[], realCost: number, { regions, afterResponse }: Asked) => {
+    const spent = charges.filter(({ check, usage }) => usage && check.seatId === undefined);
+    for (const [, ofSubject] of Map.groupBy(spent, ({ usage }) => usage?.subject)) {
+      const [first] = ofSubject;
+      if (!first?.usage) continue;
+      const { tenantId, userId, apiKeyId } = first.usage;
+      // A rule with several limits has made several charges.
+      const byRule = new Map(ofSubject.map(({ check, usage }) => [usage?.ruleId ?? '', check.cost]));
+      telemetry.corrected({
+        ...{ tenantId, userId, apiKeyId, chargedAtMs: first.check.chargedAtMs },
+        charges: [...byRule].map(([ruleId, cost]) => ({ ruleId, cost, realCost })),
+      });
+    }
+    telemetry.handOver(regions, afterResponse);
   };
 
   /** The first call decides and stores its answer for the repeats. */
@@ -155,14 +202,18 @@ export function createChecks(services: CheckServices): Checks {
       call.idempotencyKey === undefined || call.isPeek
         ? decide(call, asked)
         : decideOnce(call.idempotencyKey, call, asked),
-    async refund(id) {
-      await run('refund', toPastCharges(await spend(id)));
+    async refund(id, asked) {
+      const charges = await spend(id);
+      await run('refund', toPastCharges(charges));
+      correct(charges, 0, asked);
     },
-    async settle(id, cost) {
-      const charges = toPastCharges(await spend(id)).filter(({ check }) => check.seatId === undefined);
-      const { added, refunded } = settlementOf(charges, cost);
+    async settle(id, cost, asked) {
+      const charges = await spend(id);
+      const spent = toPastCharges(charges).filter(({ check }) => check.seatId === undefined);
+      const { added, refunded } = settlementOf(spent, cost);
       await run('settle', added);
       await run('refund', refunded);
+      correct(charges, cost, asked);
     },
   };
 }
@@ -201,8 +252,8 @@ function answerOf(known: string, said: string): CheckAnswer {
 function toAnswer(decision: Decision, planned: readonly PlannedCheck[], id: string | null): CheckAnswer {
   const results = resultsOf(decision);
   const decisive = decisiveResult(denyingResults(results));
-  const subjectOf = ({ key, id: counter }: RuleCheck) =>
-    planned.find(({ check }) => check.key === key && check.id === counter)?.subject ?? null;
+  const subjectOf = (counted: RuleCheck) =>
+    planned.find(({ check }) => counterOf(check) === counterOf(counted))?.subject ?? null;
   return {
     allowed: decision.allowed,
     id,

@@ -8,7 +8,11 @@ export interface MetricText {
 
 export const METRIC_TEXTS: Readonly<Record<MetricId, MetricText>> = {
   requests: { name: 'weir_requests_total', help: 'Requests by nearest region, route and result.' },
-  checks: { name: 'weir_checks_total', help: 'Checks of rules by result.' },
+  checks: { name: 'weir_checks_total', help: 'Checks of rules by result, one for each rule.' },
+  checkCalls: {
+    name: 'weir_check_calls_total',
+    help: 'Calls for checks without a request, by nearest region and result.',
+  },
   decision: { name: 'weir_decision_seconds', help: 'Time of the whole decision, as far as it waits.' },
   redis: {
     name: 'weir_redis_seconds',

@@ -2,7 +2,12 @@
 import { type CheckResult, type Decision, resultsOf } from '../core/decision.ts';
 import { type Caller, subjectOf } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
-import type { AnsweredRequest, DecidedRequest } from '../core/ports/telemetry.ts';
+import type {
+  AnsweredRequest,
+  CheckedCall,
+  CorrectedUsage,
+  DecidedRequest,
+} from '../core/ports/telemetry.ts';
 import type { Collected } from '../core/telemetry/collected.ts';
 import { createObservedSeries } from './observed-series.ts';
 
@@ -15,57 +20,86 @@ export interface ObserverOptions extends Collected {
 const NEAR_PARTS = 5;
 const NOBODY: Caller = { ip: 'unknown', address: 'unknown' };
 
+/** In the place of the name of a route, in samples of denials in the log. */
+const CHECK_ROUTE = '/_weir/check';
+
 type Result = CheckResult<RuleCheck>;
+type Counted = Pick<DecidedRequest, 'caller' | 'route' | 'decision'>;
 
 export function createObserver({ sums, denials, usage, crossings, now, clockMs }: ObserverOptions) {
   let staleSinceMs: number | undefined;
   const decisions = sums.histogram('decision');
   const series = createObservedSeries(sums);
 
-  const addChecked = (result: Result) => series.ofRule(result.check.rule, resultOf(result)).add();
-
-  const addCheck = (result: Result, { caller = NOBODY, route, decision }: DecidedRequest) => {
-    const { check, outcome } = result;
-    const { rule } = check;
-    addChecked(result);
-    const isDenied = !outcome.allowed;
-    // An isolate that counts alone does not know what a subject has used.
-    const alerts = rule.alertAt.length > 0 && decision.kind === 'counted';
-    if (check.isShadow || !(isDenied || alerts)) return;
-    const who = subjectOf(rule.scope, caller);
-    if (alerts) crossings.add(result, who, outcome.nowMs ?? decision.nowMs);
-    if (!isDenied) return;
-    const { scope, id: subject } = who;
-    denials.add({ nowMs: now(), ruleId: rule.id, ruleName: rule.name, scope, subject, route });
+  /** A rule with several limits counts a request once, by the limit that was hardest on it. */
+  const addChecked = (results: readonly Result[], i: number) => {
+    if (isRepeated(results, i)) return;
+    const [rule, worst] = [results[i]?.check.rule, worstOf(results, i)];
+    if (rule) series.ofRule(rule, worst).add();
   };
 
-  const addUsage = (results: readonly Result[], caller: Caller | undefined, counts: Counts) => {
-    const { tenantId = '', userId = '', apiKeyId = '' } = caller ?? {};
-    const { requests } = counts;
-    const costs: { ruleId: string; cost: number }[] = [];
-    let most = 0;
-    for (const { check } of results) {
-      // A bound counts the same requests as the counter of its rule.
-      const cost = check.isShadow || check.rule.isBound ? undefined : counts.costOf(check);
-      if (cost === undefined) continue;
-      if (Math.abs(cost) > Math.abs(most)) most = cost;
-      if (cost !== 0 || requests !== 0) costs.push({ ruleId: check.rule.id, cost });
+  const addChecks = (results: readonly Result[], { caller = NOBODY, route, decision }: Counted) => {
+    for (let i = 0; i < results.length; i += 1) {
+      const result = results[i];
+      if (!result) continue;
+      addChecked(results, i);
+      const { check, outcome } = result;
+      const { rule } = check;
+      // An isolate that counts alone does not know what a subject has used.
+      const alerts = rule.alertAt.length > 0 && decision.kind === 'counted';
+      if (check.isShadow || (outcome.allowed && !alerts)) continue;
+      const who = subjectOf(rule.scope, caller);
+      if (alerts) crossings.add(result, who, outcome.nowMs ?? decision.nowMs);
+      if (outcome.allowed || isDeniedBefore(results, i)) continue;
+      const { scope, id: subject } = who;
+      denials.add({ nowMs: now(), ruleId: rule.id, ruleName: rule.name, scope, subject, route });
     }
-    const total = requests > 0 && results.length === 0 ? 1 : most;
-    if (total !== 0 || requests !== 0) costs.push({ ruleId: '', cost: total });
+  };
+
+  /** Usage of a request that was admitted; with `realCostOf`, the difference to what was noted for it before. */
+  const addUsage = (results: readonly Result[], caller: Caller = NOBODY, realCostOf?: RealCost) => {
+    const { tenantId = '', userId = '', apiKeyId = '' } = caller;
+    const charges: Charged[] = [];
+    for (let i = 0; i < results.length; i += 1) {
+      const check = results[i]?.check;
+      if (!check || check.isShadow || isRepeated(results, i)) continue;
+      charges.push({ ruleId: check.rule.id, cost: check.cost, realCost: realCostOf?.(check) ?? check.cost });
+    }
+    const costs = costsOf(charges, realCostOf === undefined);
+    const requests = realCostOf ? 0 : 1;
     if (costs.length > 0) usage.add({ nowMs: now(), tenantId, userId, apiKeyId, requests, costs });
+  };
+
+  const addDecision = ({ decision, incident, startedAtMs }: Omit<CheckedCall, 'subjects'>) => {
+    decisions.observe(clockMs() - startedAtMs);
+    if (incident) sums.counter('fallback', incident.fallback ?? 'none', incident.reason).add();
+    staleSinceMs = decision.isStale ? (staleSinceMs ?? now()) : undefined;
   };
 
   return {
     decided(request: DecidedRequest): void {
-      const { decision, incident, region, caller } = request;
+      const { decision, region, caller } = request;
       series.ofRoute(request.route).requests(region, kindOf(decision)).add();
-      decisions.observe(clockMs() - request.startedAtMs);
+      addDecision(request);
       const results = resultsOf(decision);
-      for (const result of results) addCheck(result, request);
-      if (incident) sums.counter('fallback', incident.fallback ?? 'none', incident.reason).add();
-      staleSinceMs = decision.isStale ? (staleSinceMs ?? now()) : undefined;
-      if (decision.allowed) addUsage(results, caller, CHARGED);
+      addChecks(results, request);
+      if (decision.allowed) addUsage(results, caller);
+    },
+
+    checked(call: CheckedCall): void {
+      const { decision, region, subjects } = call;
+      sums.counter('checkCalls', region, kindOf(decision)).add();
+      addDecision(call);
+      for (const { caller, results } of subjects) {
+        addChecks(results, { caller, route: CHECK_ROUTE, decision });
+        if (decision.allowed) addUsage(results, caller);
+      }
+    },
+
+    corrected({ chargedAtMs, charges, ...who }: CorrectedUsage): void {
+      const costs = costsOf(charges, false);
+      // In the hour of the charge, which may be long ago.
+      if (costs.length > 0) usage.add({ nowMs: chargedAtMs, ...who, requests: 0, costs });
     },
 
     answered({ decision, caller, startedAtMs, status, cost, isRefunded, route }: AnsweredRequest): void {
@@ -78,7 +112,7 @@ export function createObserver({ sums, denials, usage, crossings, now, clockMs }
 
     /** Adds the results of shadow rules that were counted after the response. */
     shadowed(results: readonly Result[]): void {
-      for (const result of results) addChecked(result);
+      for (const i of results.keys()) addChecked(results, i);
     },
 
     /** How long this isolate has used rules that it could not confirm. */
@@ -86,28 +120,70 @@ export function createObserver({ sums, denials, usage, crossings, now, clockMs }
   };
 }
 
-interface Counts {
-  readonly requests: number;
-  /** Undefined: the usage of this rule does not change. */
-  readonly costOf: (check: RuleCheck) => number | undefined;
+/** What a request has cost in the end. */
+type RealCost = (check: RuleCheck) => number;
+
+const REFUNDED: RealCost = ({ rule, cost }) => (rule.refundOnError ? 0 : cost);
+const settledAt =
+  (real: number): RealCost =>
+  ({ rule, cost }) =>
+    rule.costFromOrigin ? real : cost;
+
+type Charged = CorrectedUsage['charges'][number];
+
+/**
+ * The usage of each rule, and of the caller under '': a request uses as much as the rule for which it cost most, and
+ * one unit if no rule counts it. If it was noted before, only what has changed.
+ */
+function costsOf(charges: readonly Charged[], isFirst: boolean): { ruleId: string; cost: number }[] {
+  const costs: { ruleId: string; cost: number }[] = [];
+  let [most, realMost] = [0, 0];
+  for (const { ruleId, cost, realCost } of charges) {
+    most = Math.max(most, cost);
+    realMost = Math.max(realMost, realCost);
+    if (isFirst || realCost !== cost) costs.push({ ruleId, cost: isFirst ? cost : realCost - cost });
+  }
+  const total = isFirst ? most || 1 : realMost - most;
+  if (isFirst || total !== 0) costs.push({ ruleId: '', cost: total });
+  return costs;
 }
 
-const CHARGED: Counts = { requests: 1, costOf: ({ cost }) => cost };
-const REFUNDED: Counts = {
-  requests: 0,
-  costOf: ({ rule, cost }) => (rule.refundOnError ? -cost : undefined),
-};
-const settledAt = (real: number): Counts => ({
-  requests: 0,
-  costOf: ({ rule, cost }) => (rule.costFromOrigin ? real - cost : undefined),
-});
+/** Whether an earlier result is of the same rule: a rule has a result for each of its limits. */
+function isRepeated(results: readonly Result[], i: number): boolean {
+  const id = results[i]?.check.rule.id;
+  for (let k = 0; k < i; k += 1) if (results[k]?.check.rule.id === id) return true;
+  return false;
+}
+
+function isDeniedBefore(results: readonly Result[], i: number): boolean {
+  const id = results[i]?.check.rule.id;
+  for (let k = 0; k < i; k += 1)
+    if (results[k]?.outcome.allowed === false && results[k]?.check.rule.id === id) return true;
+  return false;
+}
+
+/** From the mildest. */
+const RESULTS = ['admitted', 'near-limit', 'would-deny', 'denied'] as const;
+
+/** The worst result of a rule, among the limits from this one on. */
+function worstOf(results: readonly Result[], i: number): string {
+  const first = results[i];
+  if (first && results.length === 1) return resultOf(first);
+  const id = first?.check.rule.id;
+  let worst = 0;
+  for (let k = i; k < results.length; k += 1) {
+    const result = results[k];
+    if (result?.check.rule.id === id && result) worst = Math.max(worst, RESULTS.indexOf(resultOf(result)));
+  }
+  return RESULTS[worst] ?? RESULTS[0];
+}
 
 function kindOf(decision: Decision): string {
   if (decision.kind !== 'counted') return decision.kind;
   return decision.allowed ? 'admitted' : 'denied';
 }
 
-function resultOf({ check, outcome }: Result): string {
+function resultOf({ check, outcome }: Result): (typeof RESULTS)[number] {
   if (!outcome.allowed) return check.isShadow ? 'would-deny' : 'denied';
   return outcome.remaining * NEAR_PARTS <= check.full.limit ? 'near-limit' : 'admitted';
 }

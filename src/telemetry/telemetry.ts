@@ -77,6 +77,11 @@ export function createTelemetry(options: TelemetryOptions): IsolateTelemetry {
       requests += 1;
       observer.decided(request);
     },
+    checked(call) {
+      requests += 1;
+      observer.checked(call);
+    },
+    corrected: observer.corrected,
     answered: observer.answered,
     shadowed: observer.shadowed,
     handOverNow: run,

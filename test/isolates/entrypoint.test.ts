@@ -40,7 +40,7 @@ async function startWorkers(variables: Readonly<Record<string, string>>): Promis
     path: join(folder, name),
   }));
   const compatibility = await readCompatibility();
-  const secrets = { ADMIN_TOKEN: 'an-admin-token-for-tests', DEADLINE_MS: '10000' };
+  const secrets = { ADMIN_TOKEN: 'an-admin-token-for-tests', DEADLINE_MS: '10000', TELEMETRY_SECONDS: '0.1' };
   return new Miniflare(
     convertV4MiniflareOptions({
       workers: [
@@ -128,6 +128,17 @@ it('a Worker can use a rule as soon as it is published', async () => {
   const rule = { name: 'later', resource: '/later', scope: 'user', algorithm: 'fixed-window', limit: 5 };
   await weir.admin('/rules', { method: 'POST', body: { ...rule, windowSeconds: 60 } });
   expect(await call('check', { rule: 'later', subject: 'eve' })).toMatchObject({ result: { allowed: true } });
+});
+
+it('what a Worker charges is recorded as usage, and corrected when it is settled or given back', async () => {
+  const [one, two] = [
+    await call('check', { rule: 'jobs', subject: 'zoe', cost: 2 }),
+    await call('check', { rule: 'jobs', subject: 'zoe' }),
+  ];
+  await call('settle', one.result?.id, 4);
+  await call('refund', two.result?.id);
+  const used = async () => (await weir.admin<{ items: object[] }>('/usage?user=zoe')).items;
+  await expect.poll(used).toMatchObject([{ requests: 2, cost: 4 }]);
 });
 
 it('a call that is not valid throws an error that names the problem', async () => {

@@ -5,6 +5,8 @@ import type { Log } from '../../src/http/log.ts';
 export const SILENT: Telemetry = {
   clockMs: () => 0,
   decided: () => {},
+  checked: () => {},
+  corrected: () => {},
   answered: () => {},
   handOver: () => {},
 };

@@ -1,7 +1,8 @@
 // The port through which the gateway reports events. No request waits: events are counted in memory and handed over
 // after responses, now and then.
-import type { Decision, DegradedReason, Fallback } from '../decision.ts';
+import type { CheckResult, Decision, DegradedReason, Fallback } from '../decision.ts';
 import type { Caller } from '../matching/caller.ts';
+import type { RuleCheck } from '../matching/plan.ts';
 import type { AfterResponse } from './after-response.ts';
 
 export interface DecidedRequest {
@@ -18,6 +19,30 @@ export interface DecidedRequest {
   readonly caller: Caller | undefined;
   /** By `clockMs`. */
   readonly startedAtMs: number;
+}
+
+/** A call of checks without a request. */
+export interface CheckedCall
+  extends Pick<DecidedRequest, 'decision' | 'incident' | 'region' | 'startedAtMs'> {
+  /** Each check of a call may name another subject. */
+  readonly subjects: readonly {
+    readonly caller: Caller;
+    readonly results: readonly CheckResult<RuleCheck>[];
+  }[];
+}
+
+/** Charges of a check for one subject, which a service has given back or settled. */
+export interface CorrectedUsage {
+  readonly tenantId: string;
+  readonly userId: string;
+  readonly apiKeyId: string;
+  readonly chargedAtMs: number;
+  /** One for each rule. */
+  readonly charges: readonly {
+    readonly ruleId: string;
+    readonly cost: number;
+    readonly realCost: number;
+  }[];
 }
 
 export interface AnsweredRequest extends Omit<DecidedRequest, 'region' | 'incident'> {
@@ -38,6 +63,9 @@ export interface Telemetry {
   /** The clock for the times in reports. On Workers, a clock moves only when I/O ends. */
   clockMs(): number;
   decided(request: DecidedRequest): void;
+  /** Checks that only looked are not reported. */
+  checked(call: CheckedCall): void;
+  corrected(usage: CorrectedUsage): void;
   /** The origin has answered, or was not reached. */
   answered(request: AnsweredRequest): void;
   /** Called last, with every response. Hands over sums that are due. */

@@ -16,6 +16,7 @@ const LAG_BOUNDS_MS = [1_000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_00
 const metrics = {
   requests: { labels: ['region', 'route', 'result'], named: 1 },
   checks: { labels: ['rule', 'result'], named: 0 },
+  checkCalls: { labels: ['region', 'result'] },
   decision: { labels: [], boundsMs: DECISION_BOUNDS_MS },
   redis: { labels: ['region'], boundsMs: DECISION_BOUNDS_MS },
   redisErrors: { labels: ['region', 'reason'] },
