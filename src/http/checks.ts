@@ -16,6 +16,7 @@ import { type CheckAnswer, CheckError, type ReadCall } from './check-messages.ts
 import { type PlannedCheck, planChecks } from './check-plan.ts';
 import { counterOf, type Subject, subjectsOf, usageOf } from './check-subjects.ts';
 import { incidentOf, report } from './decision-report.ts';
+import { attempt } from './guard.ts';
 import type { Services } from './services.ts';
 import { waitOf } from './throttle.ts';
 
@@ -89,7 +90,7 @@ export function createChecks(services: CheckServices): Checks {
     }
     const { decision } = step;
     const subjects = subjectsOf(planned);
-    if (!call.isPeek) tell(decision, subjects, { regions, afterResponse, startedAtMs });
+    if (!call.isPeek) attempt(log, tell, decision, subjects, { regions, afterResponse, startedAtMs });
     return toAnswer(decision, planned, await idOf(ledger, decision, subjects));
   };
 
@@ -205,7 +206,7 @@ export function createChecks(services: CheckServices): Checks {
     async refund(id, asked) {
       const charges = await spend(id);
       await run('refund', toPastCharges(charges));
-      correct(charges, 0, asked);
+      attempt(log, correct, charges, 0, asked);
     },
     async settle(id, cost, asked) {
       const charges = await spend(id);
@@ -213,7 +214,7 @@ export function createChecks(services: CheckServices): Checks {
       const { added, refunded } = settlementOf(spent, cost);
       await run('settle', added);
       await run('refund', refunded);
-      correct(charges, cost, asked);
+      attempt(log, correct, charges, cost, asked);
     },
   };
 }

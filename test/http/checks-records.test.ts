@@ -1,0 +1,55 @@
+// Records of checks: a check that was charged is answered, even if Weir fails to record it.
+import { expect, it } from 'vitest';
+import type { Decision } from '../../src/core/decision.ts';
+import type { CheckedCall } from '../../src/core/ports/telemetry.ts';
+import { readCall } from '../../src/http/check-messages.ts';
+import { createChecks } from '../../src/http/checks.ts';
+import { createIncidentCounts } from '../../src/http/incident-counts.ts';
+import { createRegion } from '../limiter/fake-regions.ts';
+import { createSource, snapshotOf } from '../limiter/limiter-harness.ts';
+import { SILENT, SILENT_LOG } from '../telemetry/silent.ts';
+
+const decision: Decision = { kind: 'degraded', allowed: true, reason: 'timeout', fallback: 'open' };
+
+function open(checked: (call: CheckedCall) => void) {
+  const bugs: unknown[] = [];
+  const incidentCounts = createIncidentCounts();
+  const regions = [createRegion('us', {})] as const;
+  const snapshots = createSource();
+  const named = { ...snapshotOf('v1'), rulesNamed: () => [] };
+  const unused = () => {
+    throw new Error('nobody calls this');
+  };
+  const checks = createChecks({
+    limiter: {
+      begin: () => ({ kind: 'decided', decision }),
+      ...{ decide: unused, isKnownDenied: unused, leased: unused, leasedOf: unused, recover: unused },
+    },
+    log: { ...SILENT_LOG, bug: (error) => void bugs.push(error) },
+    telemetry: { ...SILENT, checked },
+    snapshots: { ...snapshots, current: () => named },
+    check: { secret: 's', regions: [] },
+    ...{ incidentCounts, regions, deadlineMs: 100, now: () => 0, ipv6Prefix: 64 },
+  });
+  const ask = (more: object = {}) =>
+    checks.check(readCall({ rule: 'jobs', subject: 'ann', ...more }), { regions, afterResponse: () => {} });
+  return { ask, bugs, incidents: () => incidentCounts.list() };
+}
+
+it('a check is answered although its record fails, and the log has the bug', async () => {
+  const { ask, bugs } = open(() => {
+    throw new Error('a bug in telemetry');
+  });
+  expect(await ask()).toMatchObject({ allowed: true, degraded: 'timeout' });
+  expect(bugs).toEqual([new Error('a bug in telemetry')]);
+});
+
+it('a check that no region has counted is an incident, and one that only looks is not', async () => {
+  const calls: CheckedCall[] = [];
+  const { ask, incidents } = open((call) => void calls.push(call));
+  await ask({ peek: true });
+  expect([calls, incidents()]).toEqual([[], []]);
+  await ask();
+  expect(calls).toMatchObject([{ region: 'us', incident: { reason: 'timeout', fallback: 'open' } }]);
+  expect(incidents()).toMatchObject([{ reason: 'timeout', fallback: 'open', region: 'us' }]);
+});
