@@ -3,7 +3,7 @@
 import { OpenAPIHono } from '@hono/zod-openapi';
 import { HTTPException } from 'hono/http-exception';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
-import { bodyTooLarge } from '../core/problem.ts';
+import { bodyTooLarge } from '../core/own-problems.ts';
 import { readAtMost } from '../core/read-at-most.ts';
 import { createAuth, createGate, type Gate } from './auth.ts';
 import { postgresProblem } from './postgres-problems.ts';

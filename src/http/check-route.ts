@@ -1,7 +1,8 @@
 // POST /_weir/check, and /refund and /settle below it, for tokens of role `check` or `admin`.
 import { parseAuthorization } from '../core/authorization.ts';
+import { tooManyAttempts, UNAUTHORIZED } from '../core/own-problems.ts';
 import type { AfterResponse } from '../core/ports/after-response.ts';
-import { problem, tooManyAttempts, UNAUTHORIZED } from '../core/problem.ts';
+import { problem } from '../core/problem.ts';
 import { readAtMost } from '../core/read-at-most.ts';
 import { createTokenFinder } from '../core/token-finder.ts';
 import { CheckError, readCall, readKeyHeader, readRefunding, readSettling } from './check-messages.ts';

@@ -32,25 +32,25 @@ export function createObserver({ sums, denials, usage, crossings, now, clockMs }
   const series = createObservedSeries(sums);
 
   /** A rule with several limits counts a request once, by the limit that was hardest on it. */
-  const addChecked = (results: readonly Result[], i: number) => {
-    if (isRepeated(results, i)) return;
-    const [rule, worst] = [results[i]?.check.rule, worstOf(results, i)];
-    if (rule) series.ofRule(rule, worst).add();
+  const addChecked = (results: readonly Result[], i: number): string | undefined => {
+    const rule = results[i]?.check.rule;
+    if (!rule || isRepeated(results, i)) return undefined;
+    const worst = worstOf(results, rule.id);
+    series.ofRule(rule, worst).add();
+    return worst;
   };
 
   const addChecks = (results: readonly Result[], { caller = NOBODY, route, decision }: Counted) => {
     for (let i = 0; i < results.length; i += 1) {
+      const isDenied = addChecked(results, i) === DENIED;
       const result = results[i];
-      if (!result) continue;
-      addChecked(results, i);
-      const { check, outcome } = result;
-      const { rule } = check;
+      const rule = result?.check.rule;
       // An isolate that counts alone does not know what a subject has used.
-      const alerts = rule.alertAt.length > 0 && decision.kind === 'counted';
-      if (check.isShadow || (outcome.allowed && !alerts)) continue;
+      const alerts = rule && rule.alertAt.length > 0 && decision.kind === 'counted' && !result.check.isShadow;
+      if (!rule || !(isDenied || alerts)) continue;
       const who = subjectOf(rule.scope, caller);
-      if (alerts) crossings.add(result, who, outcome.nowMs ?? decision.nowMs);
-      if (outcome.allowed || isDeniedBefore(results, i)) continue;
+      if (alerts) crossings.add(result, who, result.outcome.nowMs ?? decision.nowMs);
+      if (!isDenied) continue;
       const { scope, id: subject } = who;
       denials.add({ nowMs: now(), ruleId: rule.id, ruleName: rule.name, scope, subject, route });
     }
@@ -155,27 +155,16 @@ function isRepeated(results: readonly Result[], i: number): boolean {
   return false;
 }
 
-function isDeniedBefore(results: readonly Result[], i: number): boolean {
-  const id = results[i]?.check.rule.id;
-  for (let k = 0; k < i; k += 1)
-    if (results[k]?.outcome.allowed === false && results[k]?.check.rule.id === id) return true;
-  return false;
-}
-
+const DENIED = 'denied';
 /** From the mildest. */
-const RESULTS = ['admitted', 'near-limit', 'would-deny', 'denied'] as const;
+const RESULTS = ['admitted', 'near-limit', 'would-deny', DENIED] as const;
 
-/** The worst result of a rule, among the limits from this one on. */
-function worstOf(results: readonly Result[], i: number): string {
-  const first = results[i];
-  if (first && results.length === 1) return resultOf(first);
-  const id = first?.check.rule.id;
+/** The worst result of a rule, among its limits. */
+function worstOf(results: readonly Result[], ruleId: string): string {
   let worst = 0;
-  for (let k = i; k < results.length; k += 1) {
-    const result = results[k];
-    if (result?.check.rule.id === id && result) worst = Math.max(worst, RESULTS.indexOf(resultOf(result)));
-  }
-  return RESULTS[worst] ?? RESULTS[0];
+  for (const result of results)
+    if (result.check.rule.id === ruleId) worst = Math.max(worst, RESULTS.indexOf(resultOf(result)));
+  return RESULTS[worst] ?? DENIED;
 }
 
 function kindOf(decision: Decision): string {
@@ -184,6 +173,6 @@ function kindOf(decision: Decision): string {
 }
 
 function resultOf({ check, outcome }: Result): (typeof RESULTS)[number] {
-  if (!outcome.allowed) return check.isShadow ? 'would-deny' : 'denied';
+  if (!outcome.allowed) return check.isShadow ? 'would-deny' : DENIED;
   return outcome.remaining * NEAR_PARTS <= check.full.limit ? 'near-limit' : 'admitted';
 }
