@@ -1,6 +1,6 @@
 // Tiers, rules, routes and keys to try Weir with. Only an empty database gets them, so they never change a person's
-// own rules.
-import { like, notLike } from 'drizzle-orm';
+// own rules. In front of a person's own API they are removed.
+import { and, eq, inArray, like, ne, notInArray, notLike } from 'drizzle-orm';
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres';
 import pg from 'pg';
 import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../src/core/matching/api-key.ts';
@@ -87,9 +87,10 @@ export async function seedDemoSet(databaseUrl: string): Promise<boolean> {
     if (!(await isEmpty(database))) return (await database.$count(rules, like(rules.name, 'demo: %'))) > 0;
     const keys = await Promise.all((await demoKeys()).map(toRow));
     await database.transaction(async (transaction) => {
-      await transaction.insert(tiers).values(TIERS);
-      await transaction.insert(tenants).values(TENANTS);
-      await transaction.insert(users).values(USERS);
+      // These are still there if the demo set was removed.
+      await transaction.insert(tiers).values(TIERS).onConflictDoNothing();
+      await transaction.insert(tenants).values(TENANTS).onConflictDoNothing();
+      await transaction.insert(users).values(USERS).onConflictDoNothing();
       await transaction.insert(rules).values([...RULES]);
       await transaction.insert(routes).values(ROUTES);
       await transaction.insert(apiKeys).values(keys);
@@ -100,10 +101,52 @@ export async function seedDemoSet(databaseUrl: string): Promise<boolean> {
   }
 }
 
-/** Ignores the example rule of a migration. */
+export interface RemovedDemoSet {
+  readonly removed: number;
+  /** Rules and routes that the person has changed, and so made their own. */
+  readonly kept: readonly string[];
+}
+
+/** Removes the rules, routes and keys of the demo set. Tiers, tenants and users limit nobody by themselves. */
+export async function removeDemoSet(databaseUrl: string): Promise<RemovedDemoSet> {
+  const client = new pg.Client({ connectionString: databaseUrl });
+  await client.connect();
+  try {
+    const database = drizzle(client, { casing: 'snake_case' });
+    let removed = 0;
+    const kept: string[] = [];
+    for (const [table, set] of [
+      [rules, RULES],
+      [routes, ROUTES],
+      [apiKeys, KEYS],
+    ] as const) {
+      const isDemo = inArray(
+        table.name,
+        set.map(({ name }) => name),
+      );
+      const gone = await database
+        .delete(table)
+        .where(and(isDemo, eq(table.updatedAt, table.createdAt)))
+        .returning({ name: table.name });
+      removed += gone.length;
+      const changed = await database
+        .select({ name: table.name })
+        .from(table)
+        .where(and(isDemo, ne(table.updatedAt, table.createdAt)));
+      kept.push(...changed.map(({ name }) => name));
+    }
+    return { removed, kept };
+  } finally {
+    await client.end();
+  }
+}
+
+/** Ignores the example rule of a migration, and the tiers of a demo set that was removed. */
 async function isEmpty(database: NodePgDatabase): Promise<boolean> {
   const made = await database.$count(rules, notLike(rules.name, 'example: %'));
-  return made === 0 && (await database.$count(tiers)) === 0 && (await database.$count(apiKeys)) === 0;
+  const demoTiers = TIERS.map(({ name }) => name);
+  const ownTiers = await database.$count(tiers, notInArray(tiers.name, demoTiers));
+  return made === 0 && ownTiers === 0 && (await database.$count(apiKeys)) === 0;
 }
 
 async function toRow({ key }: DemoKey, place: number) {

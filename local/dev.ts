@@ -80,6 +80,7 @@ async function start(settings: Settings, options: StartOptions): Promise<LocalWo
   // A person's own database has its own rules, and demo rules must not limit a person's own API.
   const wantsDemo = !settings.databaseUrl && (demo || !settings.originUrl);
   const hasDemo = wantsDemo && (await seedOrExplain(stack.databaseUrl));
+  if (!settings.databaseUrl && !wantsDemo) await removeDemo(stack.databaseUrl);
   if (fresh) await rm(join(settings.dataDir, 'worker'), { recursive: true, force: true });
   // Announces the rules before the Worker takes requests: without rules it would let all of them pass.
   await announceRules(stack);
@@ -146,6 +147,15 @@ async function seedOrExplain(databaseUrl: string): Promise<boolean> {
       `the database is not as the migrations left it (${error.message.split('\n')[0]}); try --fresh`,
     );
   });
+}
+
+/** A plain `npm run dev` may have left the demo set in the data. */
+async function removeDemo(databaseUrl: string): Promise<void> {
+  const { removeDemoSet } = await import('./demo-set.ts');
+  const { removed, kept } = await removeDemoSet(databaseUrl);
+  if (removed > 0)
+    say(`removed ${removed} demo rules, routes and keys, because ORIGIN_URL names your own API`);
+  if (kept.length > 0) say(`kept what you have changed: ${kept.join(', ')}`);
 }
 
 async function announceRules(stack: Stack): Promise<void> {

@@ -12,7 +12,12 @@ interface Part {
   }[];
   readonly deleted: readonly string[];
 }
-type Summary = Record<(typeof LISTS)[number], Part> & { readonly warnings: readonly string[] };
+type Summary = Record<(typeof LISTS)[number], Part> & {
+  /** The last change that the answer takes into account. */
+  readonly basedOn: number;
+  readonly settings: { readonly changes: Part['updated'][number]['changes'] };
+  readonly warnings: readonly string[];
+};
 
 export const rules: Command = {
   usage: 'rules diff FILE | apply FILE [--prune] [--force] | export [FILE]',
@@ -61,10 +66,16 @@ async function diff({ api, say, report }: CommandContext, document: object): Pro
   return lines.length === 0 ? 0 : 2;
 }
 
+/**
+ * Plans first, and applies only what the plan saw. So a change that somebody makes meanwhile is not overwritten, and a
+ * file can be applied again after its own rules are in force.
+ */
 async function apply({ api, options, say, report }: CommandContext, document: object): Promise<ExitCode> {
-  const query = new URLSearchParams({ mode: options['prune'] === true ? 'replace' : 'merge' });
-  if (options['force'] === true) query.set('force', 'true');
-  const summary = await api.admin<Summary>('POST', `/import?${query}`, document);
+  const mode = options['prune'] === true ? 'replace' : 'merge';
+  const { basedOn: _, ...said } = document as { basedOn?: unknown };
+  const plan = await api.admin<Summary>('POST', `/import?mode=${mode}&dryRun=true`, said);
+  const planned = options['force'] === true ? said : { ...said, basedOn: plan.basedOn };
+  const summary = await api.admin<Summary>('POST', `/import?mode=${mode}`, planned);
   report(summary);
   const lines = describe(summary);
   for (const line of lines) say(line);
@@ -73,15 +84,17 @@ async function apply({ api, options, say, report }: CommandContext, document: ob
   return 0;
 }
 
-const describe = (summary: Summary): string[] =>
-  LISTS.flatMap((list) => {
-    const { created, updated, deleted } = summary[list];
-    return [
-      ...created.map((name) => `+ ${list} ${name}`),
-      ...updated.map(({ name, changes }) => `~ ${list} ${name}: ${describeChanges(changes)}`),
-      ...deleted.map((name) => `- ${list} ${name}`),
-    ];
-  });
+function describe(summary: Summary): string[] {
+  const { changes } = summary.settings;
+  const settings = Object.keys(changes).length > 0 ? [`~ settings: ${describeChanges(changes)}`] : [];
+  return [...LISTS.flatMap((list) => describePart(list, summary[list])), ...settings];
+}
+
+const describePart = (list: string, { created, updated, deleted }: Part): string[] => [
+  ...created.map((name) => `+ ${list} ${name}`),
+  ...updated.map(({ name, changes }) => `~ ${list} ${name}: ${describeChanges(changes)}`),
+  ...deleted.map((name) => `- ${list} ${name}`),
+];
 
 const describeChanges = (changes: Part['updated'][number]['changes']): string =>
   Object.entries(changes)

@@ -23,6 +23,8 @@ const answers = z.strictObject({
   /** `www.example.com/*` on a zone, or a host for a custom domain. */
   route: z.string().optional(),
   zone: z.string().optional(),
+  /** A host that alone answers the page and the admin route. */
+  adminHost: z.string().optional(),
 });
 
 export type Answers = Omit<z.infer<typeof answers>, 'adminToken'> & {
@@ -77,7 +79,11 @@ export async function askAnswers(ask: Ask): Promise<Answers> {
   }
   const route = await ask('Route, such as www.example.com/* or api.example.com (empty: workers.dev): ');
   const zone = route.includes('/') ? await ask('  Zone, such as example.com: ') : '';
-  return check({ origin, databaseUrl, regions, ...(route && { route }), ...(zone && { zone }) }, 'answers');
+  const adminHost = await ask(
+    'Admin host, a name of its own for the page, such as weir-admin.example.com (empty: it shares that of the API): ',
+  );
+  const optional = { ...(route && { route }), ...(zone && { zone }), ...(adminHost && { adminHost }) };
+  return check({ origin, databaseUrl, regions, ...optional }, 'answers');
 }
 
 function check(given: unknown, from: string): Answers {
@@ -88,9 +94,16 @@ function check(given: unknown, from: string): Answers {
   }
   if (parsed.data.route?.includes('/') && parsed.data.zone === undefined)
     throw new StackError(`${from} cannot be used:\n  zone: is needed for the route ${parsed.data.route}`);
-  const { adminToken } = parsed.data;
+  const { adminToken, route, ...others } = parsed.data;
+  const adminHost = others.adminHost?.toLowerCase().replace(/\.$/, '');
+  if (adminHost !== undefined && adminHost === route?.toLowerCase().split('/')[0])
+    throw new StackError(
+      `${from} cannot be used:\n  adminHost: must be another host than that of the route, because Weir forwards nothing there`,
+    );
   return {
-    ...parsed.data,
+    ...others,
+    route,
+    adminHost,
     adminToken: adminToken ?? randomBytes(24).toString('base64url'),
     isTokenMade: adminToken === undefined,
   };

@@ -1,26 +1,25 @@
 // Checks the values of a deployment before anything is done with them: as the Worker will read them, and at the
 // services.
 import pg from 'pg';
-import type { Finding } from '../../src/admin/smoke/findings.ts';
+import { type Finding, findPageHost } from '../../src/admin/smoke/findings.ts';
 import { compareClocks, findRegion } from '../../src/admin/smoke/region-findings.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { StackError } from '../ports.ts';
 import type { Answers } from './answers.ts';
 
-/** Setup may run far from every region. */
-const FAR_MS = 5_000;
 const CONNECT_MS = 10_000;
 
-export async function checkServices({ regions, databaseUrl }: Answers): Promise<Finding[]> {
+export async function checkServices({ regions, databaseUrl, adminHost }: Answers): Promise<Finding[]> {
   const found = await Promise.all(
     regions.map(({ name, url, token }) =>
-      findRegion({ name, client: createClient({ url, token }) }, { deadlineMs: FAR_MS, now: Date.now }),
+      findRegion({ name, client: createClient({ url, token }) }, { now: Date.now }),
     ),
   );
   return [
     ...found.flatMap(({ findings }) => findings),
     ...compareClocks(found),
     await findPostgres(databaseUrl),
+    findPageHost(adminHost),
   ];
 }
 
@@ -29,7 +28,9 @@ async function findPostgres(databaseUrl: string): Promise<Finding> {
   const check = { part: 'postgres', check: 'answers' };
   try {
     await client.connect();
-    const { rows } = await client.query<{ version: string }>('show server_version');
+    const { rows } = await client.query<{ version: string }>(
+      `select current_setting('server_version') as version`,
+    );
     return { ...check, state: 'ok', found: `version ${rows[0]?.version}` };
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;

@@ -9,13 +9,13 @@ import { StackError } from '../ports.ts';
 import { type Answers, askAnswers, readAnswers } from './answers.ts';
 import { checkServices, expectAllWell } from './checks.ts';
 import { openTerminal, type Terminal } from './terminal.ts';
-import { putSecrets } from './wrangler.ts';
+import { expectLogIn, putSecrets } from './wrangler.ts';
 import { editWranglerFile } from './wrangler-file.ts';
 
 const HELP = `npm run setup -- [--file FILE] [--env staging] [--config wrangler.toml] [--dry-run] [--yes]
 
   --file FILE    a JSON file: origin, databaseUrl, regions (name, url, token, share, latitude, longitude), and if you
-                 like adminToken, route, zone; without it, each is asked for
+                 like adminToken, route, zone, adminHost; without it, each is asked for
   --env NAME     an environment of wrangler.toml, such as staging
   --config FILE  the file to write the public part to (wrangler.toml)
   --dry-run      check everything and say what would be done
@@ -38,6 +38,7 @@ async function main(): Promise<void> {
   const answers = values.file === undefined ? await askAnswers(terminal.ask) : readAnswers(values.file);
   const secrets = secretsOf(answers);
   expectConfig(answers, secrets);
+  await expectLogIn();
   const findings = await checkServices(answers);
   for (const line of renderTable(
     findings.map(({ part, check, state, found }) => [part, check, state, found]),
@@ -59,13 +60,18 @@ const secretsOf = ({ regions, databaseUrl, adminToken }: Answers) => ({
 });
 
 /** Parses the values as the Worker will. Setup refuses, by name, what the Worker would refuse. */
-function expectConfig({ origin }: Answers, secrets: ReturnType<typeof secretsOf>): void {
+function expectConfig({ origin, adminHost }: Answers, secrets: ReturnType<typeof secretsOf>): void {
   const unused = new Proxy({}, { get: () => () => {} });
   const services = origin.startsWith('service:') ? { [origin.slice('service:'.length)]: unused } : {};
   try {
-    parseConfig({ ...secrets, ...services, ...plainHttp(), RULES: unused, ORIGIN_URL: origin } as Parameters<
-      typeof parseConfig
-    >[0]);
+    parseConfig({
+      ...secrets,
+      ...services,
+      ...plainHttp(),
+      RULES: unused,
+      ORIGIN_URL: origin,
+      ...(adminHost !== undefined && { ADMIN_HOST: adminHost }),
+    } as Parameters<typeof parseConfig>[0]);
   } catch (error) {
     throw new StackError(`the Worker would not start with this: ${(error as Error).message}`);
   }
@@ -96,7 +102,7 @@ function announce({ databaseUrl }: Answers, { before, after, secrets }: Announce
 }
 
 async function carryOut(
-  { databaseUrl, adminToken, isTokenMade }: Answers,
+  { databaseUrl, adminToken, isTokenMade, adminHost }: Answers,
   text: string,
   secrets: Readonly<Record<string, string>>,
 ): Promise<void> {
@@ -108,7 +114,7 @@ async function carryOut(
   console.log(`applied ${applied.length} migrations`);
   const flag = values.env === undefined ? '' : ` -- --env ${values.env}`;
   console.log(`\nNext: npm run deploy${flag}`);
-  console.log('Then: ADMIN_TOKEN=… npm run smoke -- https://THE-URL-IT-PRINTS');
+  console.log(`Then: ADMIN_TOKEN=… npm run smoke -- https://${adminHost ?? 'THE-URL-IT-PRINTS'}`);
   if (isTokenMade) console.log(`Keep the admin token, it is shown only now: ${adminToken}`);
 }
 

@@ -6,25 +6,39 @@ export interface PublicSettings {
   readonly origin: string;
   readonly route?: string | undefined;
   readonly zone?: string | undefined;
+  /** In lower case. */
+  readonly adminHost?: string | undefined;
   /** A wrangler environment such as `staging`. Undefined means production. */
   readonly environment?: string | undefined;
 }
 
 export function editWranglerFile(text: string, settings: PublicSettings): string {
-  const { origin, environment } = settings;
+  const { origin, environment, adminHost } = settings;
   const vars = environment === undefined ? '[vars]' : `[env.${environment}.vars]`;
   const withOrigin = setLine(text, vars, 'ORIGIN_URL', JSON.stringify(origin));
-  const route = routeOf(settings);
-  if (route === undefined) return withOrigin;
-  return setLine(withOrigin, environment === undefined ? undefined : `[env.${environment}]`, 'routes', route);
+  const withHost =
+    adminHost === undefined ? withOrigin : setLine(withOrigin, vars, 'ADMIN_HOST', JSON.stringify(adminHost));
+  const section = environment === undefined ? undefined : `[env.${environment}]`;
+  const routes = routesOf(settings);
+  if (routes.length === 0) return withHost;
+  const withAddress = needsWorkersDev(settings)
+    ? setLine(withHost, section, 'workers_dev', 'true')
+    : withHost;
+  return setLine(withAddress, section, 'routes', `[${routes.join(', ')}]`);
 }
 
-function routeOf({ route, zone }: PublicSettings): string | undefined {
-  if (route === undefined) return undefined;
-  const pattern = JSON.stringify(route);
-  return route.includes('/')
-    ? `[{ pattern = ${pattern}, zone_name = ${JSON.stringify(zone)} }]`
-    : `[{ pattern = ${pattern}, custom_domain = true }]`;
+const isWorkersDev = (host: string) => host.endsWith('.workers.dev');
+
+/** A Worker with routes loses its workers.dev address, unless the file asks for it. */
+const needsWorkersDev = ({ route, adminHost }: PublicSettings) =>
+  adminHost !== undefined && (route === undefined || isWorkersDev(adminHost));
+
+function routesOf({ route, zone, adminHost }: PublicSettings): string[] {
+  const domain = (host: string) => `{ pattern = ${JSON.stringify(host)}, custom_domain = true }`;
+  const own = adminHost === undefined || isWorkersDev(adminHost) ? [] : [domain(adminHost)];
+  if (route === undefined) return own;
+  const zoned = `{ pattern = ${JSON.stringify(route)}, zone_name = ${JSON.stringify(zone)} }`;
+  return [route.includes('/') ? zoned : domain(route), ...own];
 }
 
 /** Sets `name = value` in a section, or above the first section. */

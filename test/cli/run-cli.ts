@@ -3,7 +3,8 @@ import { execFile, spawn } from 'node:child_process';
 import { runWeir } from '../../cli/weir.ts';
 import type { Weir } from '../../local/weir.ts';
 
-const CLI = new URL('../../cli/bin.ts', import.meta.url).pathname;
+/** The file that npx runs. */
+const CLI = new URL('../../bin/weir.js', import.meta.url).pathname;
 
 export interface Ran {
   readonly code: number;

@@ -100,11 +100,47 @@ describe('weir rules', () => {
     expect((await run('rules', 'diff', path)).code).toBe(0);
     await weir.sql(`update rules set "limit" = 2; update rules set "limit" = 1`);
     expect((await run('rules', 'diff', path)).code).toBe(0);
-    expect(await run('rules', 'apply', path)).toMatchObject({
-      code: 1,
-      error: expect.stringContaining('409'),
+    expect(await run('rules', 'apply', path)).toMatchObject({ code: 0, out: 'nothing to change\n' });
+  });
+
+  test('a file can be applied again and again, and edited in between', async () => {
+    await addRule();
+    const path = join(folder, 'edited.json');
+    await run('rules', 'export', path);
+    const edit = (limit: number) => {
+      const document = JSON.parse(readFileSync(path, 'utf8')) as { rules: object[] };
+      writeFileSync(path, JSON.stringify({ ...document, rules: [{ ...document.rules[0], limit }] }));
+    };
+    for (const limit of [5, 6]) {
+      edit(limit);
+      expect((await run('rules', 'apply', path)).out).toContain('1 changes are in force');
+      const { items: before } = await weir.admin<{ items: unknown[] }>('/history');
+      expect(await run('rules', 'apply', path)).toMatchObject({ code: 0, out: 'nothing to change\n' });
+      expect((await weir.admin<{ items: unknown[] }>('/history')).items).toEqual(before);
+    }
+  });
+
+  test('a setting that differs is a difference, too', async () => {
+    const path = file('settings.json', { weir: 1, settings: { enforcement: 'log' } });
+    const line = '~ settings: enforcement "on" → "log"';
+    expect(await run('rules', 'diff', path)).toMatchObject({ code: 2, out: expect.stringContaining(line) });
+    expect((await run('rules', 'apply', path)).out).toBe(`${line}\n1 changes are in force\n`);
+    await weir.admin('/settings', { method: 'PATCH', body: { enforcement: 'on' } });
+  });
+
+  test('a change that somebody makes between the plan and the import is not overwritten', async () => {
+    await addRule();
+    const path = file('race.json', { weir: 1, rules: [{ ...RULE, limit: 9 }] });
+    const send = globalThis.fetch;
+    const between = vi.spyOn(globalThis, 'fetch').mockImplementation(async (to, init) => {
+      if (String(to).endsWith('/import?mode=merge')) await weir.sql('update rules set "limit" = 3');
+      return send(to, init);
     });
-    expect((await run('rules', 'apply', path, '--force')).code).toBe(0);
+    const ran = await runCli(['rules', 'apply', path], variablesOf(weir));
+    between.mockRestore();
+    expect(ran).toMatchObject({ code: 1, error: expect.stringContaining('409') });
+    const { items } = await weir.admin<{ items: { name: string; limit: number }[] }>('/rules');
+    expect(items.find(({ name }) => name === 'a')?.limit).toBe(3);
   });
 
   test('a wrong rule is refused, and the message says where it is', async () => {

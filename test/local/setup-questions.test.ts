@@ -19,7 +19,14 @@ const UP_TO_REGIONS = ['https://api.example.com', 'postgres://user:word@db.examp
 const EU = ['eu', 'https://eu.example.com', 'token-eu'];
 
 it('the set-up asks for origin, database, regions and route, and locates a known region by its name', async () => {
-  const { asked, questions } = answerWith([...UP_TO_REGIONS, ...EU, '', 'www.example.com/*', 'example.com']);
+  const { asked, questions } = answerWith([
+    ...UP_TO_REGIONS,
+    ...EU,
+    '',
+    'www.example.com/*',
+    'example.com',
+    'admin.example.com',
+  ]);
   expect(await asked).toMatchObject({
     origin: 'https://api.example.com',
     databaseUrl: 'postgres://user:word@db.example.com/weir',
@@ -35,6 +42,7 @@ it('the set-up asks for origin, database, regions and route, and locates a known
     ],
     route: 'www.example.com/*',
     zone: 'example.com',
+    adminHost: 'admin.example.com',
     isTokenMade: true,
   });
   expect(questions()).toContain('REST token of Upstash in eu: ');
@@ -42,13 +50,13 @@ it('the set-up asks for origin, database, regions and route, and locates a known
 
 it('the set-up asks for the location of an unknown region, and for a zone only if there is a route', async () => {
   const home = ['home', 'https://home.example.com', 'token-home', '48.2', '16.4'];
-  const answers = await answerWith([...UP_TO_REGIONS, ...home, ...EU, '', '']).asked;
+  const answers = await answerWith([...UP_TO_REGIONS, ...home, ...EU, '', '', '']).asked;
   expect(answers.regions).toMatchObject([{ name: 'home', latitude: 48.2, longitude: 16.4 }, { name: 'eu' }]);
-  expect([answers.route, answers.zone]).toEqual([undefined, undefined]);
+  expect([answers.route, answers.zone, answers.adminHost]).toEqual([undefined, undefined, undefined]);
 });
 
 it('the set-up names an answer that it cannot use', async () => {
-  const { asked } = answerWith(['https://api.example.com', 'mysql://db.example.com', ...EU, '', '']);
+  const { asked } = answerWith(['https://api.example.com', 'mysql://db.example.com', ...EU, '', '', '']);
   await expect(asked).rejects.toThrow('databaseUrl: must be a postgres:// URL');
 });
 

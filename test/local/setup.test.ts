@@ -11,6 +11,11 @@ import { createFreshDatabase, type FreshDatabase } from '../shared/database.ts';
 
 const ROOT = new URL('../../', import.meta.url).pathname;
 const WRANGLER = `#!/bin/sh
+if [ "$1" = whoami ]; then
+  echo "$@" > "$WEIR_TOLD/whoami"
+  echo '{ "loggedIn": false }'
+  exit \${WEIR_WHOAMI:-0}
+fi
 echo "$@" > "$WEIR_TOLD/arguments"
 cat > "$WEIR_TOLD/input"
 exit \${WEIR_EXIT:-0}
@@ -39,7 +44,7 @@ afterAll(() => cleanup.disposeAsync());
 beforeEach(async () => {
   postgres = cleanup.use(await createFreshDatabase('empty'));
   writeFileSync(join(folder, 'wrangler.toml'), wranglerFile);
-  for (const name of ['arguments', 'input']) rmSync(join(folder, name), { force: true });
+  for (const name of ['arguments', 'input', 'whoami']) rmSync(join(folder, name), { force: true });
   answers = {
     origin: 'https://api.example.com',
     databaseUrl: postgres.url,
@@ -82,6 +87,9 @@ it('the set-up writes public settings to wrangler.toml, hands secrets to wrangle
   const { code, out } = await setup(['--yes']);
   expect(out).toContain('Next: npm run deploy');
   expect(code).toBe(0);
+  expect(out).toMatch(/^postgres +answers +ok +version \d+\.\d+/m);
+  // The deadline of a decision has nothing to do with the distance from here.
+  expect(out).toMatch(/^redis us +distance +ok +\d+ ms for a round trip from this machine$/m);
   const file = told('wrangler.toml') ?? '';
   expect(file).toContain('\nORIGIN_URL = "https://api.example.com"\n');
   expect(file).toContain('\nroutes = [{ pattern = "www.example.com/*", zone_name = "example.com" }]\n');
@@ -94,6 +102,41 @@ it('the set-up writes public settings to wrangler.toml, hands secrets to wrangle
     expect(file).not.toContain(secret);
     expect(out).not.toContain(secret);
   }
+});
+
+it('the set-up gives the page a host of its own, and asks the smoke test for it', async () => {
+  answers = { ...answers, adminHost: 'Weir-Admin.Example.com' };
+  const { out, code } = await setup(['--yes']);
+  expect(code).toBe(0);
+  const file = told('wrangler.toml') ?? '';
+  expect(file).toContain('\nADMIN_HOST = "weir-admin.example.com"\n');
+  expect(file).toContain(
+    '\nroutes = [{ pattern = "www.example.com/*", zone_name = "example.com" }, { pattern = "weir-admin.example.com", custom_domain = true }]\n',
+  );
+  expect(out).toContain('npm run smoke -- https://weir-admin.example.com\n');
+  expect(out).not.toContain('shares its host');
+});
+
+it('the set-up warns if the page shares its host with the API', async () => {
+  expect((await setup(['--dry-run'])).out).toContain(
+    'page      host of its own  warning  it shares its host',
+  );
+});
+
+it.each([
+  [
+    { origin: 'pass', adminHost: 'admin.example.com' },
+    'workers_dev = true\nroutes = [{ pattern = "admin.example.com", custom_domain = true }]\n',
+  ],
+  [
+    { origin: 'pass', adminHost: 'weir.me.workers.dev', route: 'api.example.com' },
+    'workers_dev = true\nroutes = [{ pattern = "api.example.com", custom_domain = true }]\n',
+  ],
+])('the set-up keeps workers.dev if the API or the page is there: %o', (settings, lines) => {
+  const text = 'name = "weir"\n\n[vars]\nENVIRONMENT = "production"\n';
+  expect(editWranglerFile(text, settings)).toBe(
+    `name = "weir"\n${lines}\n[vars]\nENVIRONMENT = "production"\nORIGIN_URL = "pass"\nADMIN_HOST = "${settings.adminHost}"\n`,
+  );
 });
 
 it('the set-up makes an admin token if none is given, and shows it once', async () => {
@@ -123,6 +166,7 @@ it('the set-up adds staging beside production', async () => {
   const [production, staging] = (told('wrangler.toml') ?? '').split('[env.staging]');
   expect(production).not.toContain('\nORIGIN_URL');
   expect(staging).toContain('\nORIGIN_URL = "https://api.example.com"\n');
+  expect(staging).toContain('\nroutes = [{ pattern = "www.example.com/*", zone_name = "example.com" }]\n');
 });
 
 describe('nothing is changed', () => {
@@ -140,6 +184,16 @@ describe('nothing is changed', () => {
       'the Worker would not start with this',
     ],
     ['if the regions are missing', () => ({ regions: undefined }), 'answers.json cannot be used:\n  regions'],
+    [
+      'if the admin host is no host name',
+      () => ({ adminHost: 'https://a.example.com' }),
+      'ADMIN_HOST: must be a host name',
+    ],
+    [
+      'if the admin host is that of the API',
+      () => ({ adminHost: 'WWW.example.com.' }),
+      'adminHost: must be another host than that of the route',
+    ],
     ['if the zone of a route is missing', () => ({ zone: undefined }), 'zone: is needed'],
   ])('%s', async (_, wrong, says) => {
     answers = { ...answers, ...wrong() };
@@ -150,12 +204,30 @@ describe('nothing is changed', () => {
     expect(told('wrangler.toml')).toBe(wranglerFile);
   });
 
+  it('if wrangler is not logged in, not even a service is asked', async () => {
+    const before = told('wrangler.toml');
+    const { code, out } = await setup(['--yes'], { WEIR_WHOAMI: '1' });
+    expect(told('whoami')).toBe('whoami --json\n');
+    expect(out).toBe(
+      'weir: nothing was changed, because wrangler is not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN\n',
+    );
+    expect(code).toBe(1);
+    expect(told('input')).toBeUndefined();
+    expect(told('wrangler.toml')).toBe(before);
+  });
+
   it('in Postgres, if wrangler fails', async () => {
     const { code, out } = await setup(['--yes'], { WEIR_EXIT: '3' });
     expect(out).toContain('wrangler ended with 3: is `npx wrangler login` done?');
     expect(code).toBe(1);
     expect(await tables()).toBe(0);
   });
+});
+
+it('staging does not take the routes of production', async () => {
+  // Wrangler inherits `routes`: without this line, a deployment of staging would take them over.
+  const text = readFileSync(join(ROOT, 'wrangler.toml'), 'utf8');
+  expect(text).toMatch(/^\[env\.staging\]\n(?:#.*\n)*routes = \[\]\n/m);
 });
 
 it('the set-up changes nothing when it runs a second time', async () => {

@@ -45,6 +45,7 @@ describe('the package', () => {
       'CHANGELOG.md',
       'LICENSE',
       'README.md',
+      'bin/weir.js',
       'drizzle .json',
       'drizzle .sql',
       'lib .d.ts',

@@ -4,7 +4,7 @@
 export const STATES = ['ok', 'warning', 'failed'] as const;
 
 export interface Finding {
-  /** `redis eu`, `kv`, `postgres`. */
+  /** `redis eu`, `kv`, `postgres`, `page`. */
   readonly part: string;
   readonly check: string;
   readonly state: (typeof STATES)[number];
@@ -32,3 +32,15 @@ export async function attempt(
     return { part, check, state: 'failed', found: wordsOf(error), advice };
   }
 }
+
+export const findPageHost = (adminHost: string | undefined): Finding => ({
+  part: 'page',
+  check: 'host of its own',
+  ...(adminHost === undefined
+    ? {
+        state: 'warning',
+        found: 'it shares its host with the API',
+        advice: 'Set ADMIN_HOST: a script on a page of the API can attack the page. See docs/page.md.',
+      }
+    : { state: 'ok', found: adminHost }),
+});

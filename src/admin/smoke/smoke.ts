@@ -3,7 +3,7 @@ import { sql } from 'drizzle-orm';
 import type { Kv } from '../../rules/book/kv.ts';
 import type { Database } from '../../rules/tables/database.ts';
 import { postgresProblem } from '../postgres-problems.ts';
-import { attempt, type Finding } from './findings.ts';
+import { attempt, type Finding, findPageHost } from './findings.ts';
 import { compareClocks, findRegion, type SmokeRegion, type SmokeTimes } from './region-findings.ts';
 
 export interface SmokeOptions extends SmokeTimes {
@@ -29,18 +29,6 @@ export async function runSmoke(options: SmokeOptions): Promise<Finding[]> {
     findPageHost(options.adminHost),
   ];
 }
-
-export const findPageHost = (adminHost: string | undefined): Finding => ({
-  part: 'page',
-  check: 'host of its own',
-  ...(adminHost === undefined
-    ? {
-        state: 'warning',
-        found: 'it shares its host with the API',
-        advice: 'Set ADMIN_HOST: a script on a page of the API can attack the page. See docs/page.md.',
-      }
-    : { state: 'ok', found: adminHost }),
-});
 
 /** Uses a name that nobody has read before, because KV shows the value of such a name at once. */
 function findKv({ kv, now }: SmokeOptions): Promise<Finding> {
