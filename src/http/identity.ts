@@ -114,16 +114,23 @@ async function lookUpShown(
   if (key === undefined && token === undefined) return results;
   const { callers, tokens, afterResponse, memoryOnly } = options;
   const how = { ip, afterResponse, memoryOnly };
-  const asking = async () => {
+  const askKey = async () => {
     if (key !== undefined) results.key = await callers.ofApiKey(key, how);
-    // Nothing else is asked for a request that will not pass, or whose key is looked up in a moment.
-    if (results.key?.kind === 'over-allowance' || results.key?.kind === 'not-asked') return;
+  };
+  const askToken = async () => {
     if (token !== undefined) results.token = await tokens?.verify(token, afterResponse);
     if (results.token?.kind !== 'found') return;
     const { userId, tier, tenantId } = results.token.record;
     if (tier !== undefined && tenantId !== undefined) return;
     results.user = UNAVAILABLE;
     results.user = await callers.ofUser(userId, how);
+  };
+  // Both at once: the look-up of a made-up key must not use up the time for the token, and so hide a denied user.
+  const asking = async () => {
+    if (!memoryOnly) return Promise.all([askKey(), askToken()]);
+    await askKey();
+    // A key that memory does not know is looked up in a moment, and the token with it.
+    return results.key?.kind === 'not-asked' ? undefined : askToken();
   };
   await waitHalf(options.deadline, asking(), undefined);
   return results;

@@ -63,10 +63,10 @@ describe('a credential is unknown after half of the deadline', () => {
       { caller: { ...FROM, userId: 'u' }, unknown: 'token' },
     ],
     [
-      'the directory, although the token is good',
+      'the directory, beside a good token, which names its user all the same',
       BOTH,
       { verify: good },
-      { caller: FROM, unknown: 'api-key' },
+      { caller: { ...FROM, userId: 'u' }, unknown: 'api-key' },
     ],
     [
       'the issuer, although the key is good',

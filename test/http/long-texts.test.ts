@@ -8,6 +8,7 @@ import { isCountedIp } from '../../src/admin/routes/counters.ts';
 import type { AdminEnv } from '../../src/admin/services.ts';
 import { parseAuthorization } from '../../src/core/authorization.ts';
 import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
+import { withoutExtension } from '../../src/core/matching/file-extensions.ts';
 import { parseIp, parseIpRange } from '../../src/core/matching/ip.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
 import { toOriginHeaders } from '../../src/http/proxy/headers.ts';
@@ -73,6 +74,10 @@ const READERS: Readonly<Record<string, (text: string) => unknown>> = {
     canonicalPath(`/${text}`);
     canonicalPath(`/${text}!`);
   },
+  'the extensions of a file': (text) => {
+    withoutExtension(`/${text}`);
+    withoutExtension(`/${text}!`);
+  },
   'an IP address': (text) => {
     parseIp(`${text}x`);
     parseIp(`a:${text}x`);
@@ -103,6 +108,8 @@ const PIECES = [
   '"1", ',
   '.',
   '/.',
+  '.a',
+  'a.a.',
   '%41',
   'a:',
   'a/',

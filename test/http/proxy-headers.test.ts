@@ -126,6 +126,8 @@ describe('the origin', () => {
     'X-Remote-Addr',
     'X-Envoy-External-Address',
     'Fastly-Client-IP',
+    'X_API_Key',
+    'X-API_Key',
     'X_Real_IP',
     'True_Client_IP',
     'CF_Connecting_IP',

@@ -99,6 +99,7 @@ const isAccessCredential = isOneOf(
 /** Names the client. A client must not be able to remove it by naming it in `Connection`. */
 const KEPT = 'cf-connecting-ip';
 const FORWARDED_FOR = 'x-forwarded-for';
+const API_KEY = 'x-api-key';
 const ACCESS_COOKIE = 'cf_authorization';
 
 export function toOriginHeaders(request: SentRequest, options: ForwardedHeaders): Headers {
@@ -135,6 +136,7 @@ function removeUnwanted(headers: Headers, request: SentRequest, policy: HeaderPo
     if (name === FORWARDED_FOR) forwardedFor = sent.get(name);
     else if (isClientAddress(name) && connectingIp !== null) headers.set(name, connectingIp);
     else if (isClientAddress(name)) headers.delete(name);
+    else if (name === API_KEY) joinLines(headers, name);
     if (!isUnwanted(name, policy)) continue;
     if (name === 'upgrade') isUpgrade = isWebSocket(request);
     else if (name === 'connection') connection = sent.get(name);
@@ -143,6 +145,12 @@ function removeUnwanted(headers: Headers, request: SentRequest, policy: HeaderPo
   removeNamed(headers, connection);
   if (isUpgrade) headers.set('Upgrade', 'websocket');
   return forwardedFor;
+}
+
+/** Weir reads several lines as one text, which is no valid key. An origin must not find a valid key in one of them. */
+function joinLines(headers: Headers, name: string): void {
+  const value = headers.get(name);
+  if (value?.includes(',')) headers.set(name, value);
 }
 
 /** Headers that `Connection` names belong to one connection, too. */
@@ -190,13 +198,15 @@ function isSpoofed(name: string, { overrides }: HeaderPolicy): boolean {
 
 /**
  * `x_weir_user`, `cf_connecting_ip`: CGI, WSGI and PHP origins treat `_` and `-` alike. No proxy writes such a name, so
- * it comes from the client, and the origin may prefer it to the one that Weir or Cloudflare has set.
+ * it comes from the client, and the origin may prefer it to the one that Weir or Cloudflare has set. Weir reads no key
+ * from `x_api_key`, so the origin must not find one there.
  */
 const isSpelledOtherwise = (dashed: string, policy: HeaderPolicy): boolean =>
   dashed.startsWith('cf-') ||
   isForwardedByWeir(dashed) ||
   isClientAddress(dashed) ||
   isClaimedAddress(dashed) ||
+  dashed === API_KEY ||
   isSpoofed(dashed, policy);
 
 /** Puts the client's address last. The client may have forged everything before it. */
