@@ -5,6 +5,7 @@ import { createEndedSessions } from './admin/ended-sessions.ts';
 import { render } from './admin/problems.ts';
 import type { AdminServices } from './admin/services.ts';
 import { runSmoke } from './admin/smoke/smoke.ts';
+import type { IsolateReport } from './core/ports/metrics-board.ts';
 import type { SnapshotSource } from './core/ports/snapshot-source.ts';
 import { runCron } from './cron.ts';
 import type { Services } from './http/services.ts';
@@ -12,6 +13,7 @@ import { createPage } from './page/page.ts';
 import type { Client } from './redis/client.ts';
 import { createMetricsBoard } from './redis/metrics-board.ts';
 import { readFreshRules } from './rules/book/fresh-rules.ts';
+import { withDeadline } from './rules/book/with-deadline.ts';
 import { type PublishOptions, publish } from './rules/publishing/publish.ts';
 import { createRuleReader } from './rules/publishing/rule-reader.ts';
 import { createDatabase, type DatabaseOptions } from './rules/tables/database.ts';
@@ -22,6 +24,7 @@ import { keepRecords } from './telemetry/keep-records.ts';
 import { pushOtlp } from './telemetry/otlp.ts';
 import { PROMETHEUS_TYPE, toPrometheus } from './telemetry/prometheus.ts';
 import { deleteOld, type RetentionOptions } from './telemetry/retention.ts';
+import { readStoredMetrics } from './telemetry/stored-metrics.ts';
 import { createSubjects, type SubjectsOptions } from './telemetry/subjects.ts';
 import type { Webhook } from './telemetry/webhook.ts';
 
@@ -43,6 +46,8 @@ export interface ManagedTelemetry
     Omit<RetentionOptions, 'nowMs'> {
   readonly clients: ReadonlyMap<string, Client>;
   readonly subjects: SubjectsOptions;
+  /** This isolate's id, and its report about itself. */
+  readonly own: () => readonly [isolateId: string, report: IsolateReport];
   readonly otlpUrl: string | undefined;
   readonly webhook: Webhook | undefined;
 }
@@ -71,6 +76,8 @@ const toSmoke = ({ admin }: Pick<ManagementOptions, 'admin'>, { clients }: Manag
 
 /** A scrape waits this long for the slowest region. A region without an answer is reported as down. */
 const READ_MS = 5_000;
+/** And this long for Postgres, if it is asked. Prometheus gives a scrape ten seconds. */
+const STORED_MS = 3_000;
 
 export function createManagement({
   databaseCheckMinutes,
@@ -89,7 +96,24 @@ export function createManagement({
     name,
     metrics: createMetricsBoard(client),
   }));
-  const fleet = () => readFleet(boards, { nowMs: now(), signal: AbortSignal.timeout(READ_MS) });
+  const fleet = () => {
+    const signal = AbortSignal.timeout(READ_MS);
+    return readFleet(boards, {
+      nowMs: now(),
+      deadlineMs: options.admin.deadlineMs,
+      signal,
+      own: telemetry.own(),
+      readStored: () => readStored(),
+      // Postgres is awake in these minutes, because the cron run asks it.
+      readsStored: Math.floor(now() / 60_000) % databaseCheckMinutes === 0,
+    });
+  };
+  /** Has time of its own: it begins when a region has used up the other. */
+  const readStored = () =>
+    withDeadline(AbortSignal.timeout(STORED_MS), readStoredMetrics(database)).catch((error) => {
+      telemetry.onError(error);
+      return undefined;
+    });
   const services = {
     ...options.admin,
     storedSubject: createSubjects(telemetry.subjects).stored,

@@ -137,6 +137,7 @@ export function createIsolateServices(env: Bindings, source?: RulesSource): Isol
           sums: collected.sums,
           // A batch is retried no later than the isolate would hand over the next one, and after 10 s at most.
           retrySeconds: Math.min(10, Math.ceil(everyMs / 1_000)),
+          own: () => [isolateId(), telemetry.report()] as const,
           handOver: () => telemetry.handOverMetrics(regions),
           onError: reportAs('telemetry-failed'),
         },

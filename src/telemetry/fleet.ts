@@ -1,9 +1,10 @@
-// The metrics of the whole fleet: the sums of each region and the last report of each isolate. A region that does not
-// answer is absent. Each series carries the name of its region (`store`), so no sum ever decreases.
+// The metrics of the whole fleet: the sums of each region, those in Postgres, and the last report of each isolate. What
+// does not answer is absent. Each series carries the name of its region (`store`), so no sum ever decreases.
 import { type Announcement, parseAnnouncement } from '../core/ports/announcement.ts';
 import type { IsolateReport, MetricsBoard, RegionMetrics } from '../core/ports/metrics-board.ts';
 import { isMetricId, METRIC_IDS, METRICS, type MetricId } from '../core/telemetry/metrics.ts';
 import { GAUGE_TEXTS, type GaugeId, METRIC_TEXTS } from './metric-texts.ts';
+import { POSTGRES_STORE, type StoredMetrics } from './stored-metrics.ts';
 
 export type Labels = Readonly<Record<string, string>>;
 
@@ -32,6 +33,19 @@ export interface FleetRegion {
   readonly metrics: MetricsBoard;
 }
 
+export interface FleetOptions {
+  readonly nowMs: number;
+  /** The configured deadline of a decision. */
+  readonly deadlineMs: number;
+  readonly signal: AbortSignal;
+  /** The isolate that reads: it knows its own state, even if no region answers. */
+  readonly own?: readonly [isolateId: string, report: IsolateReport] | undefined;
+  /** Reads the sums that isolates could hand over to no region; undefined if Postgres does not answer. */
+  readonly readStored?: (() => Promise<StoredMetrics | undefined>) | undefined;
+  /** Whether to read them although all regions answer. */
+  readonly readsStored?: boolean | undefined;
+}
+
 /** An isolate that has reported nothing for longer than this has ended, or is idle. */
 const REPORT_MS = 180_000;
 
@@ -40,9 +54,15 @@ interface Answer {
   readonly found: RegionMetrics | undefined;
 }
 
+/** A place that keeps sums: a region, or Postgres. */
+interface StoreAnswer {
+  readonly region: string;
+  readonly found: StoredMetrics | undefined;
+}
+
 export async function readFleet(
   regions: readonly FleetRegion[],
-  { nowMs, signal }: { readonly nowMs: number; readonly signal: AbortSignal },
+  { nowMs, deadlineMs, signal, own, readStored, readsStored = false }: FleetOptions,
 ): Promise<Family[]> {
   const answers: Answer[] = await Promise.all(
     regions.map(async ({ name, metrics }) => ({
@@ -50,10 +70,18 @@ export async function readFleet(
       found: await metrics.read(signal).catch(() => undefined),
     })),
   );
-  return [...METRIC_IDS.map((id) => toFamily(id, answers)), ...gaugesOf(answers, nowMs)];
+  // Mostly there is nothing in Postgres, and each read would keep it awake.
+  const isNeeded = readsStored || answers.some(({ found }) => !found);
+  const stored = isNeeded ? await readStored?.() : undefined;
+  const stores: StoreAnswer[] = [...answers, { region: POSTGRES_STORE, found: stored }];
+  const reports = newestReports([
+    ...stores.flatMap(({ found }) => (found ? [found.reports] : [])),
+    new Map(own ? [own] : []),
+  ]).filter(({ atMs }) => Math.abs(nowMs - atMs) < REPORT_MS);
+  return [...METRIC_IDS.map((id) => toFamily(id, stores)), ...gaugesOf(answers, reports, deadlineMs)];
 }
 
-function toFamily(id: MetricId, answers: readonly Answer[]): Family {
+function toFamily(id: MetricId, answers: readonly StoreAnswer[]): Family {
   const { boundsMs } = METRICS[id];
   const points = startingPoints(id, answers);
   for (const { region, found } of answers)
@@ -74,7 +102,7 @@ function toFamily(id: MetricId, answers: readonly Answer[]): Family {
  * A counter without labels starts at 0, before it counts anything. Prometheus sees no increase in a series that begins
  * at 1, so no alert would fire for the first dead letter.
  */
-function startingPoints(id: MetricId, answers: readonly Answer[]): Map<string, Point> {
+function startingPoints(id: MetricId, answers: readonly StoreAnswer[]): Map<string, Point> {
   const { labels, boundsMs } = METRICS[id];
   if (labels.length > 0 || boundsMs) return new Map();
   const there = answers.filter(({ found }) => found);
@@ -90,12 +118,15 @@ function addBucket(point: Point, boundsMs: readonly number[], bucket: string, am
   else point.histogram.counts[Number(bucket.slice(1))] = amount;
 }
 
-function gaugesOf(answers: readonly Answer[], nowMs: number): Family[] {
+/** What nobody could report is absent: 0 would say that all is well. */
+function gaugesOf(
+  answers: readonly Answer[],
+  reports: readonly IsolateReport[],
+  deadlineMs: number,
+): Family[] {
   const there = answers.flatMap(({ region, found }) => (found ? [{ region, found }] : []));
-  const reports = newestReports(there.map(({ found }) => found)).filter(
-    ({ atMs }) => Math.abs(nowMs - atMs) < REPORT_MS,
-  );
-  const oldest = Math.max(0, ...reports.map(({ rulesAgeMs }) => rulesAgeMs));
+  const reported = (figure: () => number): Point[] =>
+    reports.length > 0 ? [{ labels: {}, value: figure() }] : [];
   return [
     gauge(
       'up',
@@ -105,10 +136,20 @@ function gaugesOf(answers: readonly Answer[], nowMs: number): Family[] {
       'isolates',
       there.map(({ region, found }) => ({ labels: { region }, value: found.isolateCount })),
     ),
+    gauge('deadline', [{ labels: {}, value: deadlineMs / 1_000 }]),
     gauge('breaker', breakerPoints(answers, reports)),
-    gauge('rulesAge', [{ labels: {}, value: oldest / 1_000 }]),
-    gauge('leasedCounters', [{ labels: {}, value: sumOf(reports, ({ leased }) => leased?.counters) }]),
-    gauge('leasedUnits', [{ labels: {}, value: sumOf(reports, ({ leased }) => leased?.units) }]),
+    gauge(
+      'rulesAge',
+      reported(() => Math.max(...reports.map(({ rulesAgeMs }) => rulesAgeMs)) / 1_000),
+    ),
+    gauge(
+      'leasedCounters',
+      reported(() => sumOf(reports, ({ leased }) => leased?.counters)),
+    ),
+    gauge(
+      'leasedUnits',
+      reported(() => sumOf(reports, ({ leased }) => leased?.units)),
+    ),
     gauge(
       'published',
       there.flatMap(({ region, found }) => {
@@ -127,9 +168,9 @@ const sumOf = (
 ): number => reports.reduce((sum, report) => sum + (figure(report) ?? 0), 0);
 
 /** An isolate may have reported to several regions. */
-function newestReports(found: readonly RegionMetrics[]): IsolateReport[] {
+function newestReports(found: readonly RegionMetrics['reports'][]): IsolateReport[] {
   const newest = new Map<string, IsolateReport>();
-  for (const { reports } of found)
+  for (const reports of found)
     for (const [id, report] of reports)
       if (report.atMs > (newest.get(id)?.atMs ?? Number.NEGATIVE_INFINITY)) newest.set(id, report);
   return [...newest.values()];
@@ -138,9 +179,11 @@ function newestReports(found: readonly RegionMetrics[]): IsolateReport[] {
 const STATES = ['closed', 'half-open', 'open'];
 
 const breakerPoints = (answers: readonly Answer[], reports: readonly IsolateReport[]): Point[] =>
-  answers.flatMap(({ region }) =>
-    STATES.map((state) => ({
-      labels: { region, state },
-      value: reports.filter(({ breakers }) => breakers[region] === state).length,
-    })),
-  );
+  answers
+    .filter(({ region }) => reports.some(({ breakers }) => region in breakers))
+    .flatMap(({ region }) =>
+      STATES.map((state) => ({
+        labels: { region, state },
+        value: reports.filter(({ breakers }) => breakers[region] === state).length,
+      })),
+    );

@@ -4,6 +4,7 @@ import type { MetricSums } from '../core/telemetry/metric-sums.ts';
 import type { Database } from '../rules/tables/database.ts';
 import { sendAlerts } from './alerts.ts';
 import type { RecordBatch } from './record-batch.ts';
+import { writeMetrics } from './stored-metrics.ts';
 import type { Webhook } from './webhook.ts';
 import { writeRecords } from './write-records.ts';
 
@@ -21,6 +22,8 @@ export async function keepRecords(
   { database, webhook, now, sums, onError }: KeepOptions,
   batch: RecordBatch,
 ): Promise<boolean> {
+  const { metrics } = batch;
+  if (metrics) return writeMetrics(database, { ...batch, metrics });
   const { isNew, newAlerts } = await writeRecords(database, batch);
   if (webhook && newAlerts > 0) sums.counter('webhook', 'due').add(newAlerts);
   if (webhook && batch.crossings?.length)

@@ -47,6 +47,7 @@ export type GaugeId =
   | 'up'
   | 'isolates'
   | 'breaker'
+  | 'deadline'
   | 'rulesAge'
   | 'leasedCounters'
   | 'leasedUnits'
@@ -57,6 +58,11 @@ export const GAUGE_TEXTS: Readonly<Record<GaugeId, MetricText & { readonly type:
   up: { name: 'weir_region_up', help: 'Whether the Redis of a region answered now.', type: 'gauge' },
   isolates: { name: 'weir_isolates', help: 'Isolates that a region has heard of lately.', type: 'gauge' },
   breaker: { name: 'weir_breaker_state', help: 'Isolates by the state of their breaker.', type: 'gauge' },
+  deadline: {
+    name: 'weir_deadline_seconds',
+    help: 'DEADLINE_MS: the most time that a decision may take.',
+    type: 'gauge',
+  },
   rulesAge: {
     name: 'weir_rules_version_age_seconds',
     help: 'For so long an isolate has decided by rules that it could not confirm: the longest of all.',

@@ -1,12 +1,16 @@
 // Hands an isolate's sums over to the nearest region that answers. If an answer is lost, the isolate sends the batch to
-// the same region again with the same number, and the region adds it once.
+// the same region again with the same number, and the region adds it once. If no region answers, the sums go the way
+// of the denials, to Postgres: operators must see an outage of all regions while it lasts.
 import type { IsolateReport, MetricsBatch, MetricsBoard } from '../core/ports/metrics-board.ts';
 import type { HandOverRegion } from '../core/ports/telemetry.ts';
 import type { MetricSums } from '../core/telemetry/metric-sums.ts';
+import type { RecordBatch, RecordSink } from './record-batch.ts';
 
 export interface MetricsHandOverOptions {
   readonly sums: MetricSums;
   readonly boards: ReadonlyMap<string, MetricsBoard>;
+  /** For sums that no region takes. */
+  readonly records: RecordSink;
   readonly isolateId: () => string;
   readonly now: () => number;
   readonly onError: (error: unknown) => void;
@@ -23,19 +27,13 @@ interface Sent {
   readonly firstAtMs: number;
 }
 
-export function createMetricsHandOver({ sums, boards, isolateId, now, onError }: MetricsHandOverOptions) {
+export function createMetricsHandOver(options: MetricsHandOverOptions) {
+  const { sums, boards, records, isolateId, now, onError } = options;
   /** By region: the batch that was sent and not confirmed. */
   const unconfirmed = new Map<string, Sent>();
+  /** The batch for Postgres that was not accepted yet. */
+  let unsent: RecordBatch | undefined;
   let number = 0;
-
-  const nextFor = (region: string, report: IsolateReport): Sent | undefined => {
-    const waiting = unconfirmed.get(region);
-    if (waiting) return waiting;
-    if (sums.size === 0) return undefined;
-    number += 1;
-    const batch = { isolateId: isolateId(), number, sums: sums.take(MAX_SERIES), report };
-    return { batch, firstAtMs: now() };
-  };
 
   const dropOld = () => {
     for (const [region, { firstAtMs }] of unconfirmed) {
@@ -45,19 +43,54 @@ export function createMetricsHandOver({ sums, boards, isolateId, now, onError }:
     }
   };
 
-  return async (regions: readonly HandOverRegion[], report: IsolateReport): Promise<void> => {
-    dropOld();
-    const target = regions.find(({ breaker }) => breaker.state(now()) === 'closed');
-    const board = target && boards.get(target.name);
-    const next = board && nextFor(target.name, report);
-    if (!next) return;
+  const send = async (region: string, board: MetricsBoard, sent: Sent) => {
     // Set before the answer arrives: if the runtime drops this request, the next one sends the batch again.
-    unconfirmed.set(target.name, next);
+    unconfirmed.set(region, sent);
     try {
-      sums.addWithoutNames(await board.handOver(next.batch, AbortSignal.timeout(TIMEOUT_MS)));
-      unconfirmed.delete(target.name);
+      sums.addWithoutNames(await board.handOver(sent.batch, AbortSignal.timeout(TIMEOUT_MS)));
+      unconfirmed.delete(region);
     } catch (error) {
       onError(error);
     }
+  };
+
+  const sendAgain = async ({ name }: HandOverRegion) => {
+    const sent = unconfirmed.get(name);
+    const board = boards.get(name);
+    if (sent && board) await send(name, board, sent);
+  };
+
+  const cutForPostgres = (report: IsolateReport) => {
+    if (unsent || sums.size === 0) return;
+    const metrics = { isolateId: isolateId(), sums: sums.take(MAX_SERIES), report };
+    unsent = { id: crypto.randomUUID(), cutAtMs: now(), denials: [], usage: [], metrics };
+  };
+
+  const sendToPostgres = async () => {
+    const batch = unsent;
+    if (!batch) return;
+    try {
+      await records.send(batch);
+      // Two requests may have sent it at the same time.
+      if (unsent === batch) unsent = undefined;
+    } catch (error) {
+      onError(error);
+    }
+  };
+
+  return async (regions: readonly HandOverRegion[], report: IsolateReport): Promise<void> => {
+    dropOld();
+    const closed = regions.filter(({ breaker }) => breaker.state(now()) === 'closed');
+    await Promise.all(closed.map(sendAgain));
+    // A region that has just not confirmed a batch gets no other one.
+    const target = closed.find(({ name }) => boards.has(name) && !unconfirmed.has(name));
+    const board = target && boards.get(target.name);
+    if (!board) cutForPostgres(report);
+    else if (sums.size > 0) {
+      number += 1;
+      const batch = { isolateId: isolateId(), number, sums: sums.take(MAX_SERIES), report };
+      await send(target.name, board, { batch, firstAtMs: now() });
+    }
+    await sendToPostgres();
   };
 }

@@ -1,6 +1,7 @@
 // Batches of denials and usage that isolates hand over, cut to the size that a queue takes.
 import type { Crossing } from '../core/telemetry/crossings.ts';
 import type { Denial, Usage } from '../core/telemetry/records.ts';
+import type { MetricsRecord } from './stored-metrics.ts';
 
 export interface RecordBatch {
   /** A batch that comes twice is written once. */
@@ -11,6 +12,8 @@ export interface RecordBatch {
   readonly usage: readonly Usage[];
   /** Left out if there are none. */
   readonly crossings?: readonly Crossing[];
+  /** Metrics that no region took. Such a batch holds nothing else. */
+  readonly metrics?: MetricsRecord;
 }
 
 /** Accepts batches for good, or fails. */

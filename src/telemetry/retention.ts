@@ -6,6 +6,7 @@ import type { Database } from '../rules/tables/database.ts';
 const DAY_MS = 86_400_000;
 /** A queue delivers a batch for at most 14 days, so no batch comes again later. */
 const BATCH_DAYS = 15;
+const METRICS_DAYS = 35;
 const PIECE_ROWS = 5_000;
 const PIECES = 40;
 
@@ -19,12 +20,15 @@ export interface RetentionOptions {
 export async function deleteOld(
   database: Database,
   { eventsDays, usageDays, nowMs }: RetentionOptions,
-): Promise<Record<'events' | 'usage' | 'alerts' | 'batches', number>> {
+): Promise<Record<'events' | 'usage' | 'alerts' | 'batches' | 'metrics' | 'reports', number>> {
   const before = (days: number) => new Date(nowMs - days * DAY_MS).toISOString();
   return {
     events: await inPieces(database, sql`weir.events`, sql`at < ${before(eventsDays)}`),
     usage: await inPieces(database, sql`weir.usage`, sql`at < ${before(usageDays)}`),
     alerts: await inPieces(database, sql`weir.alerts`, sql`at < ${before(eventsDays)}`),
+    // As long as a region keeps its own: see redis/metrics-board.ts.
+    metrics: await inPieces(database, sql`weir.metric_sums`, sql`at < ${before(METRICS_DAYS)}`),
+    reports: await inPieces(database, sql`weir.isolate_reports`, sql`at < ${before(1)}`),
     batches: await inPieces(database, sql`weir.record_batches`, sql`written_at < ${before(BATCH_DAYS)}`),
   };
 }

@@ -1,7 +1,7 @@
 // The tables of denials and usage, as Drizzle sees them. People do not edit these rows, so no row has a revision or a
 // history. Only write-records.ts, retention, alerts and the queries of the admin route use them.
 import { sql } from 'drizzle-orm';
-import { bigint, check, index, integer, primaryKey, text, timestamp, uuid } from 'drizzle-orm/pg-core';
+import { bigint, check, index, integer, jsonb, primaryKey, text, timestamp, uuid } from 'drizzle-orm/pg-core';
 import { weir } from '../rules/tables/columns.ts';
 
 const moment = () => timestamp({ withTimezone: true });
@@ -97,4 +97,18 @@ export const recordBatches = weir.table(
   'record_batches',
   { id: text().primaryKey(), writtenAt: moment().notNull().defaultNow() },
   (table) => [index('record_batches_written_at').on(table.writtenAt)],
+);
+
+/** Sums of metrics that isolates could hand over to no region. See metrics-hand-over.ts. */
+export const metricSums = weir.table(
+  'metric_sums',
+  { series: text().primaryKey(), amount: whole().notNull(), at: moment().notNull().defaultNow() },
+  (table) => [index('metric_sums_at').on(table.at)],
+);
+
+/** The last report of each isolate that could report to no region. */
+export const isolateReports = weir.table(
+  'isolate_reports',
+  { isolateId: text().primaryKey(), at: moment().notNull(), report: jsonb().notNull() },
+  (table) => [index('isolate_reports_at').on(table.at)],
 );

@@ -28,6 +28,8 @@ export interface IsolateTelemetry extends Telemetry {
    * records of a consumer would come back to it as the next batch.
    */
   handOverMetrics(regions: readonly HandOverRegion[]): Promise<void>;
+  /** What this isolate reports about itself now. */
+  report(): IsolateReport;
   /** Adds the results of shadow rules that were counted after the response. */
   shadowed(results: readonly CheckResult<RuleCheck>[]): void;
 }
@@ -84,6 +86,7 @@ export function createTelemetry(options: TelemetryOptions): IsolateTelemetry {
     corrected: observer.corrected,
     answered: observer.answered,
     shadowed: observer.shadowed,
+    report,
     handOverNow: run,
     handOverMetrics: (regions) => handOver(regions, report(), 'metrics'),
     handOver(regions, afterResponse) {

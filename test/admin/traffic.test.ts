@@ -36,7 +36,7 @@ beforeAll(async () => {
   ];
   admin = await startAdmin({
     now: () => NOW_MS,
-    fleet: () => readFleet(boards, { nowMs: NOW_MS, signal: AbortSignal.timeout(1_000) }),
+    fleet: () => readFleet(boards, { nowMs: NOW_MS, deadlineMs: 250, signal: AbortSignal.timeout(1_000) }),
   });
 });
 afterAll(() => admin[Symbol.asyncDispose]());

@@ -37,6 +37,7 @@ async function handedOver(requestsASecond: number): Promise<{ batches: MetricsBa
     ...collected,
     isolateId: () => `isolate-${requestsASecond}`,
     boards: new Map([['us', board]]),
+    records: { send: () => Promise.reject(new Error('no region fails here')) },
     now,
     onError: () => {},
   });

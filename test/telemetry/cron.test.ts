@@ -53,7 +53,11 @@ describe('metrics', () => {
       metrics: createMetricsBoard(createClient({ url: gateway.url, token: 'token' })),
     }));
   const pushTo = (url: string) => async () =>
-    pushOtlp(url, await readFleet(boards(), { nowMs: NOON, signal: AbortSignal.timeout(30_000) }), NOON);
+    pushOtlp(
+      url,
+      await readFleet(boards(), { nowMs: NOON, deadlineMs: 250, signal: AbortSignal.timeout(30_000) }),
+      NOON,
+    );
 
   it('of all regions are posted to the collector as OTLP, by every run', async () => {
     for (const { metrics } of boards())

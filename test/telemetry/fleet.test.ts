@@ -1,7 +1,7 @@
 // The metrics of all isolates, in the forms of Prometheus and OTLP.
 import { describe, expect, it } from 'vitest';
 import type { IsolateReport, RegionMetrics } from '../../src/core/ports/metrics-board.ts';
-import { readFleet } from '../../src/telemetry/fleet.ts';
+import { type FleetOptions, readFleet } from '../../src/telemetry/fleet.ts';
 import { toOtlp } from '../../src/telemetry/otlp.ts';
 import { toPrometheus } from '../../src/telemetry/prometheus.ts';
 
@@ -28,13 +28,14 @@ const regionOf = (name: string, found: RegionMetrics | undefined) => ({
     read: async () => found ?? Promise.reject(new Error('it does not answer')),
   },
 });
-const familiesOf = (found: Readonly<Record<string, RegionMetrics | undefined>>) =>
+type Found = Readonly<Record<string, RegionMetrics | undefined>>;
+const familiesOf = (found: Found, more: Partial<FleetOptions> = {}) =>
   readFleet(
     Object.entries(found).map(([name, metrics]) => regionOf(name, metrics)),
-    { nowMs: NOW_MS, signal: AbortSignal.timeout(1_000) },
+    { nowMs: NOW_MS, deadlineMs: 250, signal: AbortSignal.timeout(1_000), ...more },
   );
-const linesOf = async (found: Readonly<Record<string, RegionMetrics | undefined>>) =>
-  toPrometheus(await familiesOf(found)).split('\n');
+const linesOf = async (found: Found, more?: Partial<FleetOptions>) =>
+  toPrometheus(await familiesOf(found, more)).split('\n');
 
 describe('the text for Prometheus', () => {
   it('has each sum under its labels and the region that keeps it', async () => {
@@ -105,6 +106,48 @@ describe('the text for Prometheus', () => {
     expect(lines).toContain('weir_leases_units 35');
     expect(lines).toContain('weir_published_total{region="us"} 12');
   });
+});
+
+describe('while no region answers', () => {
+  const gone = { us: undefined, eu: undefined };
+  const stored = {
+    sums: new Map([['fallback\topen\ttimeout', 7]]),
+    reports: new Map([['b', reportOf({ breakers: { us: 'open', eu: 'open' }, rulesAgeMs: 5_000 })]]),
+  };
+  const own = ['a', reportOf({ breakers: { us: 'open', eu: 'closed' } })] as const;
+
+  it('the sums in Postgres are there, under a store of their own', async () => {
+    const lines = await linesOf(gone, { readStored: async () => stored });
+    expect(lines).toContain('weir_fallback_total{step="open",reason="timeout",store="_postgres"} 7');
+    expect(lines).toContain('weir_region_up{region="us"} 0');
+    expect(lines).toContain('weir_breaker_state{region="us",state="open"} 1');
+    expect(lines).toContain('weir_rules_version_age_seconds 5');
+  });
+
+  it('the isolate that was asked reports its own breakers', async () => {
+    const lines = await linesOf(gone, { own, readStored: async () => stored });
+    expect(lines).toContain('weir_breaker_state{region="us",state="open"} 2');
+    expect(lines).toContain('weir_breaker_state{region="eu",state="open"} 1');
+    expect(lines).toContain('weir_breaker_state{region="eu",state="closed"} 1');
+  });
+
+  it('what nobody knows is absent, and not 0', async () => {
+    const text = (await linesOf(gone, { readStored: async () => undefined })).join('\n');
+    expect(text).not.toMatch(/breaker_state|rules_version_age|leases|isolates|published|_postgres/);
+    expect(text).toContain('weir_deadline_seconds 0.25');
+  });
+});
+
+it('Postgres is not asked while all regions answer, except when it is awake anyway', async () => {
+  let asked = 0;
+  const readStored = async () => {
+    asked += 1;
+    return undefined;
+  };
+  await linesOf({ us: metricsOf({}) }, { readStored });
+  expect(asked).toBe(0);
+  await linesOf({ us: metricsOf({}) }, { readStored, readsStored: true });
+  expect(asked).toBe(1);
 });
 
 it('OTLP has the same values as cumulative sums, gauges and histograms', async () => {

@@ -1,5 +1,6 @@
 // What an isolate counts, and when it hands that over.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { createRandom } from '../../local/random.ts';
 import type { Decision } from '../../src/core/decision.ts';
 import { decisionOf, EVERY_MS, openTelemetry } from './harness.ts';
 
@@ -140,8 +141,8 @@ describe('metrics are handed over', () => {
 
 describe('a region that does not answer', () => {
   it('gets the same batch again, under the same number, when it is back', async () => {
-    const { isDown, decide, handOver, batches, errors, handed } = openTelemetry();
-    isDown.add('us');
+    const { isDown, decide, handOver, batches, errors, handed } = openTelemetry({ regions: ['us', 'eu'] });
+    isDown.add('us').add('eu');
     decide();
     await handOver();
     decide();
@@ -152,7 +153,7 @@ describe('a region that does not answer', () => {
     await handOver();
     expect(batches.map(({ number }) => number)).toEqual([1, 2]);
     expect(handed()).toMatchObject({ 'requests\tus\tdefault\tadmitted': 2 });
-    expect(errors).toHaveLength(2);
+    expect(errors).toHaveLength(3);
   });
 
   it('is passed over while its breaker is open, and the next region gets the new batch', async () => {
@@ -182,5 +183,72 @@ describe('a region that does not answer', () => {
     isDown.clear();
     await handOver();
     expect(handed()).toEqual({ batchesLost: 1 });
+  });
+});
+
+describe('while no region answers', () => {
+  const REQUESTS = 'requests\tus\tdefault\tadmitted';
+  const inPostgres = ({ records }: Pick<ReturnType<typeof openTelemetry>, 'records'>) =>
+    records.flatMap(({ metrics }) => metrics?.sums ?? []).filter(([series]) => series === REQUESTS);
+
+  it('the sums go to Postgres, with the report of the isolate', async () => {
+    const telemetry = openTelemetry({ regions: ['us', 'eu'] });
+    telemetry.state.breakers = { us: 'open', eu: 'open' };
+    telemetry.decide();
+    await telemetry.handOver();
+    const [batch] = telemetry.records.filter(({ metrics }) => metrics);
+    expect(batch?.metrics).toMatchObject({ isolateId: 'isolate-1', report: { breakers: { us: 'open' } } });
+    expect(inPostgres(telemetry)).toEqual([[REQUESTS, 1]]);
+  });
+
+  it('an isolate whose breakers are still closed holds back one batch for each region, and no more', async () => {
+    const telemetry = openTelemetry({ regions: ['us', 'eu'] });
+    telemetry.isDown.add('us').add('eu');
+    for (let i = 0; i < 5; i += 1) {
+      telemetry.decide();
+      await telemetry.handOver();
+    }
+    expect(inPostgres(telemetry)).toEqual([1, 2, 3].map(() => [REQUESTS, 1]));
+  });
+
+  it('a batch that Postgres did not accept comes again under its id, and holds no region back', async () => {
+    const telemetry = openTelemetry();
+    telemetry.state.breakers = { us: 'open' };
+    telemetry.state.isQueueDown = true;
+    telemetry.decide();
+    await telemetry.handOver();
+    telemetry.state.breakers = {};
+    telemetry.decide();
+    await telemetry.handOver();
+    expect(telemetry.handed()[REQUESTS]).toBe(1);
+    telemetry.state.isQueueDown = false;
+    await telemetry.handOver();
+    expect(inPostgres(telemetry)).toEqual([[REQUESTS, 1]]);
+    const { id } = telemetry.records.find(({ metrics }) => metrics) ?? {};
+    expect(telemetry.tried.filter((tried) => tried === id)).toHaveLength(3);
+  });
+
+  it('each request is counted in exactly one place, whatever fails and comes back', async () => {
+    const random = createRandom(14);
+    const telemetry = openTelemetry({ regions: ['us', 'eu'] });
+    const regions = ['us', 'eu'];
+    const ROUNDS = 300;
+    for (let i = 0; i < ROUNDS; i += 1) {
+      telemetry.state.isQueueDown = random() < 0.3;
+      for (const name of regions) {
+        if (random() < 0.5) telemetry.isDown.add(name);
+        else telemetry.isDown.delete(name);
+        telemetry.state.breakers[name] = random() < 0.5 ? 'open' : 'closed';
+      }
+      telemetry.decide();
+      await telemetry.handOver();
+    }
+    telemetry.isDown.clear();
+    telemetry.state.breakers = {};
+    telemetry.state.isQueueDown = false;
+    for (let i = 0; i < 3; i += 1) await telemetry.handOver();
+    const stored = inPostgres(telemetry).reduce((sum, [, amount]) => sum + amount, 0);
+    expect(stored).toBeGreaterThan(10);
+    expect(stored + (telemetry.handed()[REQUESTS] ?? 0)).toBe(ROUNDS);
   });
 });

@@ -1,0 +1,45 @@
+// Metrics in a real Postgres: added once, however often a batch is delivered, and never decreasing.
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { IsolateReport } from '../../src/core/ports/metrics-board.ts';
+import { createMetricSums } from '../../src/core/telemetry/metric-sums.ts';
+import { keepRecords } from '../../src/telemetry/keep-records.ts';
+import type { MetricsRecord } from '../../src/telemetry/stored-metrics.ts';
+import { readStoredMetrics } from '../../src/telemetry/stored-metrics.ts';
+import { startDatabase, type TestDatabase } from '../rules/database.ts';
+
+const NOW_MS = Date.UTC(2030, 0, 1);
+const reportAt = (atMs: number): IsolateReport => ({ atMs, breakers: { us: 'open' }, rulesAgeMs: 3 });
+
+let db: TestDatabase;
+beforeAll(async () => {
+  db = await startDatabase();
+});
+afterAll(() => db[Symbol.asyncDispose]());
+
+const keep = (id: string, metrics: MetricsRecord) =>
+  keepRecords(
+    {
+      database: db.database,
+      webhook: undefined,
+      now: () => NOW_MS,
+      sums: createMetricSums(),
+      onError: () => {},
+    },
+    { id, cutAtMs: NOW_MS, denials: [], usage: [], metrics },
+  );
+
+it('sums of several isolates add up, each batch once, and each isolate has its newest report', async () => {
+  const series = 'fallback\topen\ttimeout';
+  const one = { isolateId: 'one', sums: [[series, 5] as const], report: reportAt(NOW_MS) };
+  const two = {
+    isolateId: 'two',
+    sums: [[series, 2] as const, ['billed\tus', 9] as const],
+    report: reportAt(NOW_MS),
+  };
+  const fresh = await Promise.all([keep('a', one), keep('a', one), keep('b', two), keep('b', two)]);
+  expect(fresh.filter(Boolean)).toHaveLength(2);
+  await keep('c', { ...one, sums: [[series, 10]], report: reportAt(NOW_MS - 1) });
+  const { sums, reports } = await readStoredMetrics(db.database);
+  expect(Object.fromEntries(sums)).toEqual({ [series]: 17, 'billed\tus': 9 });
+  expect(Object.fromEntries(reports)).toEqual({ one: reportAt(NOW_MS), two: reportAt(NOW_MS) });
+});
