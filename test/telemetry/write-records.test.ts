@@ -174,9 +174,18 @@ describe('old records', () => {
       insert into alerts (rule_id, window_seconds, window_start, scope, subject, percent, rule_name, "limit", used, at)
       select 'r', 60, at, 'ip', 's', 80, 'r', 10, 8, at
       from unnest(array['2030-01-01T11:59Z', '2030-01-01T12:01Z']::timestamptz[]) at`);
+    await sql.query(
+      `insert into metric_sums values ('old', 1, '2029-12-27T11:59Z'), ('new', 1, '2029-12-27T12:01Z')`,
+    );
+    await sql.query(
+      `insert into isolate_reports values ('old', '2030-01-30T11:59Z', '{}'), ('new', '2030-01-30T12:01Z', '{}')`,
+    );
     const nowMs = Date.UTC(2030, 0, 31, 12);
     const deleted = await deleteOld(db.database, { eventsDays: 30, usageDays: 365, nowMs });
-    expect(deleted).toEqual({ events: 6_000, usage: 1, alerts: 1, batches: 1 });
+    expect(deleted).toEqual({
+      ...{ events: 6_000, usage: 1, alerts: 1, batches: 1 },
+      ...{ metrics: 1, reports: 1 },
+    });
     expect((await totals()).rows).toBe(6);
   });
 });
