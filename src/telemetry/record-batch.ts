@@ -1,7 +1,7 @@
 // Batches of denials and usage that isolates hand over, cut to the size that a queue takes.
+import type { MetricsBatch } from '../core/ports/metrics-board.ts';
 import type { Crossing } from '../core/telemetry/crossings.ts';
 import type { Denial, Usage } from '../core/telemetry/records.ts';
-import type { MetricsRecord } from './stored-metrics.ts';
 
 export interface RecordBatch {
   /** A batch that comes twice is written once. */
@@ -15,6 +15,9 @@ export interface RecordBatch {
   /** Metrics that no region took. Such a batch holds nothing else. */
   readonly metrics?: MetricsRecord;
 }
+
+/** What an isolate hands over if no region takes it. */
+export interface MetricsRecord extends Pick<MetricsBatch, 'isolateId' | 'sums' | 'report'> {}
 
 /** Accepts batches for good, or fails. */
 export interface RecordSink {

@@ -3,17 +3,10 @@
 import { sql } from 'drizzle-orm';
 import type { IsolateReport, RegionMetrics } from '../core/ports/metrics-board.ts';
 import type { Database } from '../rules/tables/database.ts';
-import type { RecordBatch } from './record-batch.ts';
+import type { MetricsRecord, RecordBatch } from './record-batch.ts';
 
 /** No region has this name, because no name of a region holds such a character. */
 export const POSTGRES_STORE = '_postgres';
-
-/** What an isolate hands over if no region takes it. */
-export interface MetricsRecord {
-  readonly isolateId: string;
-  readonly sums: readonly (readonly [series: string, amount: number])[];
-  readonly report: IsolateReport;
-}
 
 /** Returns whether the batch was new. A batch that comes again adds nothing. */
 export async function writeMetrics(

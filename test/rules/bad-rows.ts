@@ -152,6 +152,8 @@ export const CASES: Readonly<Record<string, Case>> = {
   events_at_scope_rule_id_subject_pk: { refused: [{}], standing: {} },
   usage_at_tenant_id_user_id_api_key_id_rule_id_pk: { refused: [{}], standing: {} },
   record_batches_pkey: { refused: [{}], standing: {} },
+  metric_sums_pkey: { refused: [{}], standing: {} },
+  isolate_reports_pkey: { refused: [{}], standing: {} },
   ended_sessions_pkey: { refused: [{}], standing: {} },
   alerts_once: { refused: [{}], standing: {} },
   events_count_is_positive: each('count', [0, -1], [1]),

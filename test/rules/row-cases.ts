@@ -27,6 +27,8 @@ export const LEAST: Readonly<Record<string, Row>> = {
   },
   settings: { id: 'all' },
   record_batches: { id: 'b' },
+  metric_sums: { series: 's', amount: 1 },
+  isolate_reports: { isolate_id: 'i', at: '2030-01-01Z', report: '{}' },
   ended_sessions: { id: 's', expires_at: '2030-01-01Z' },
   alerts: {
     ...{ rule_id: 'r', window_seconds: 60, window_start: '2030-01-01Z', scope: 'ip', subject: 's' },

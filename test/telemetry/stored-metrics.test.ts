@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { IsolateReport } from '../../src/core/ports/metrics-board.ts';
 import { createMetricSums } from '../../src/core/telemetry/metric-sums.ts';
 import { keepRecords } from '../../src/telemetry/keep-records.ts';
-import type { MetricsRecord } from '../../src/telemetry/stored-metrics.ts';
+import type { MetricsRecord } from '../../src/telemetry/record-batch.ts';
 import { readStoredMetrics } from '../../src/telemetry/stored-metrics.ts';
 import { startDatabase, type TestDatabase } from '../rules/database.ts';
 
