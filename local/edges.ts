@@ -196,6 +196,7 @@ export function routeFrom(name: EdgeName, regions: readonly RegionOfEdges[], onF
     const distance = createDistance(store, Date.now);
     return {
       name: region.name,
+      neighbours: EDGES.filter((other) => other !== region.name),
       store,
       board,
       breaker,

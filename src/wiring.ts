@@ -4,6 +4,7 @@ import { type Config, parseConfig } from './config.ts';
 import { randomId } from './core/digest.ts';
 import type { AttemptGuard } from './core/ports/attempt-guard.ts';
 import { createBreaker } from './core/regions/breaker.ts';
+import { neighboursIn, routesFrom } from './core/regions/nearest.ts';
 import { createCollected } from './core/telemetry/collected.ts';
 import type { MetricSums } from './core/telemetry/metric-sums.ts';
 import { whenNeeded } from './core/when-needed.ts';
@@ -231,6 +232,7 @@ interface RegionTools {
 function createRegions({ regions, isolates, deadlineMs }: Config, { log, now, sums }: RegionTools) {
   // If there are several regions, each gets at most half of the deadline.
   const probeMs = regions.length > 1 ? deadlineMs / 2 : deadlineMs;
+  const routes = routesFrom(regions);
   const create = ({ url, token, cluster, ...place }: Config['regions'][number]) => {
     const { name } = place;
     const client = createClient({ url, token });
@@ -241,6 +243,7 @@ function createRegions({ regions, isolates, deadlineMs }: Config, { log, now, su
     const distance = observer.distance(createDistance(store, now));
     return {
       ...place,
+      neighbours: neighboursIn(routes, name),
       board,
       store: cluster ? splitByHashSlot(store, board) : store,
       isCluster: cluster,

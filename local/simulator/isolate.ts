@@ -103,6 +103,7 @@ function openRegion(options: IsolateOptions, { number, store, now }: Opened): Li
     network.call({ caller, region: number, about, signal, execute });
   return {
     name,
+    neighbours: neighboursOf(number, servers),
     store,
     breaker,
     distance,
@@ -126,6 +127,10 @@ function openRegion(options: IsolateOptions, { number, store, now }: Opened): Li
     censusBoard: { present: (_, signal) => call(signal, 'present', ({ isolates }) => isolates) },
   };
 }
+
+/** The same order for all isolates: the regions after it, then those before it. */
+const neighboursOf = (region: number, servers: readonly RegionServer[]): string[] =>
+  [...servers.slice(region + 1), ...servers.slice(0, region)].map(({ name }) => name);
 
 /** Every method of a store is a call whose last argument is its signal. It runs where the region is. */
 function createStore({ caller, network, onCall }: IsolateOptions, region: number): CounterStore {

@@ -12,6 +12,7 @@ export const DEGRADED_REASONS = [
   'script-failed',
   'internal-error',
   'breaker-open',
+  'slow',
   'no-rules',
   'stale-rules',
   'caller-unknown',
@@ -19,10 +20,11 @@ export const DEGRADED_REASONS = [
 export type DegradedReason = (typeof DEGRADED_REASONS)[number];
 
 /**
- * Which fallback decided a request. `next-region`: another region counted it. `local`, `open`, `closed`: this isolate
- * decided alone, by the `onUnavailable` of the rules. `cap`: this isolate lets no more uncounted requests through.
+ * Which fallback decided a request. `next-region`: another region counted it. `stand-in`: another region counted a rule
+ * in place of the region that owns the counter. `local`, `open`, `closed`: this isolate decided alone, by the
+ * `onUnavailable` of the rules. `cap`: this isolate lets no more uncounted requests through.
  */
-export const FALLBACKS = ['next-region', 'local', 'open', 'closed', 'cap'] as const;
+export const FALLBACKS = ['next-region', 'stand-in', 'local', 'open', 'closed', 'cap'] as const;
 export type Fallback = (typeof FALLBACKS)[number];
 
 export interface CheckResult<C extends Check = Check> {
@@ -35,6 +37,8 @@ interface ByRules {
   readonly rulesVersion: string;
   /** No region has confirmed the rules lately, or the isolate could not load newer rules in time. */
   readonly isStale: boolean;
+  /** Why the request waited longer for regions than it should have. */
+  readonly delayedBy?: DegradedReason | undefined;
 }
 
 export interface CountedDecision extends ByRules {
@@ -78,7 +82,7 @@ export interface DegradedDecision extends Partial<ByRules> {
   readonly kind: 'degraded';
   readonly allowed: boolean;
   readonly reason: DegradedReason;
-  readonly fallback: Exclude<Fallback, 'next-region'>;
+  readonly fallback: Exclude<Fallback, 'next-region' | 'stand-in'>;
   /** The result of this isolate's own counters, if it asked them. */
   readonly local?: LocalCount | undefined;
 }
@@ -102,10 +106,15 @@ export type Unstamped = {
 }[Decision['kind']];
 
 /** Most decisions are counted ones. Their fields are written out: `outcomeWith` explains why. */
-export function stamped(decision: Unstamped, rulesVersion: string, isStale: boolean): Decision {
-  if (decision.kind !== 'counted') return { ...decision, rulesVersion, isStale };
+export function stamped(
+  decision: Unstamped,
+  rulesVersion: string,
+  isStale: boolean,
+  delayedBy?: DegradedReason,
+): Decision {
+  if (decision.kind !== 'counted') return { ...decision, rulesVersion, isStale, delayedBy };
   const { kind, allowed, nowMs, results, failedOver } = decision;
-  return { kind, allowed, nowMs, results, failedOver, rulesVersion, isStale };
+  return { kind, allowed, nowMs, results, failedOver, rulesVersion, isStale, delayedBy };
 }
 
 /** The results of a region's counters or of this isolate's; empty if nothing was counted. */

@@ -1,6 +1,6 @@
 // Reports a decision to operators: incidents, and what shadow rules would have done.
-import type { CheckResult, Decision } from '../core/decision.ts';
-import type { RuleCheck } from '../core/matching/plan.ts';
+import type { CheckResult, CountedDecision, Decision, Fallback } from '../core/decision.ts';
+import { isStandIn, type RuleCheck } from '../core/matching/plan.ts';
 import type { Identity } from './identity.ts';
 import type { Incident } from './incident-counts.ts';
 import type { Services } from './services.ts';
@@ -12,11 +12,15 @@ export function incidentOf(
 ): Omit<Incident, 'region'> | undefined {
   if (decision.kind === 'degraded') return decision;
   if (decision.kind === 'counted' && decision.failedOver)
-    return { reason: decision.failedOver, fallback: 'next-region' };
+    return { reason: decision.failedOver, fallback: fallbackOf(decision) };
   if (decision.isStale) return { reason: 'stale-rules' };
+  if (decision.delayedBy) return { reason: decision.delayedBy };
   // The look-up failed, so the caller was counted by IP, in the default tier.
   return identity?.unknown ? { reason: 'caller-unknown' } : undefined;
 }
+
+const fallbackOf = ({ results }: CountedDecision): Fallback =>
+  results.some(({ check }) => isStandIn(check)) ? 'stand-in' : 'next-region';
 
 export function report(
   { log, incidentCounts }: Pick<Services, 'incidentCounts' | 'log'>,

@@ -1,7 +1,7 @@
 // Counts decisions in which something went wrong, since this isolate started: by fallback, reason and region.
 import type { DegradedReason, Fallback } from '../core/decision.ts';
 
-/** Without a `fallback`, the request was counted, but the rules or the caller may be out of date. */
+/** Without a `fallback`, the request was decided as usual, but late, or by rules or a caller that may be out of date. */
 export interface Incident {
   readonly reason: DegradedReason;
   readonly fallback?: Fallback | undefined;

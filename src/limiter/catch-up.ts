@@ -3,7 +3,7 @@
 // bucket to the level of the old one after responses. Windows need none of this: they end.
 
 import { capacityOf, hasBurst } from '../core/counting/capacity.ts';
-import type { RuleCheck } from '../core/matching/plan.ts';
+import { isStandIn, type RuleCheck } from '../core/matching/plan.ts';
 import type { AfterResponse } from '../core/ports/after-response.ts';
 import type { Pending } from './pending-check.ts';
 import type { LimiterRegion } from './region.ts';
@@ -34,6 +34,7 @@ const settle = (region: LimiterRegion, check: RuleCheck): Promise<unknown> =>
 function usedOf(one: Pending | undefined) {
   if (!one?.admitted || one.placed.at === undefined || !hasBurst(one.placed.check)) return undefined;
   const { region, outcome, result } = one.admitted;
+  if (isStandIn(result.check)) return undefined;
   return {
     region,
     check: result.check,

@@ -39,6 +39,11 @@ export interface KnownCessions {
   checkAt(placed: PlacedCheck, region: string): RuleCheck | undefined;
   /** The regions that may count the check, in the order of asking. */
   candidates(placed: PlacedCheck, regions: Regions): readonly LimiterRegion[];
+  /**
+   * The region that should count the check: the only one that may, or the home that others name. If each region has a
+   * part of its own, the first of them. All isolates have the same order of parts.
+   */
+  ownerOf(placed: PlacedCheck): string;
   /** If every region has ceded its part: the ms until the first of them counts again. */
   lockedMs(placed: PlacedCheck): number | undefined;
 }
@@ -97,6 +102,16 @@ export function createKnownCessions(now: () => number): KnownCessions {
       const cession = cessionFrom(check, regions[0].name);
       const home = cession && regions.find(({ name }) => name === cession.home);
       return home ? [home, ...regions.filter((region) => region !== home)] : regions;
+    },
+
+    ownerOf({ check, at, parts }) {
+      if (at !== undefined) return at;
+      const [first = ''] = parts.keys();
+      for (const region of parts.keys()) {
+        const cession = cessionFrom(check, region);
+        if (cession) return cession.home;
+      }
+      return first;
     },
 
     lockedMs({ check, parts }) {

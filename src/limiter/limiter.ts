@@ -1,6 +1,6 @@
 // Decides a request in rounds. A round uses one set of rules and mostly makes one call to the nearest region. One
-// deadline covers all rounds. If the rules are outdated, there is one more round. Denials that memory knows take no
-// call. If no region answers, this isolate decides alone.
+// deadline covers all rounds. If the rules are outdated, there is one more round. If no region answers, this isolate
+// decides alone.
 import {
   type CheckResult,
   type Decision,
@@ -13,7 +13,7 @@ import type { RuleCheck } from '../core/matching/plan.ts';
 import type { SharesByRegion } from '../core/matching/rule.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import type { AfterResponse } from '../core/ports/after-response.ts';
-import type { OutdatedNotice, SnapshotSource } from '../core/ports/snapshot-source.ts';
+import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
 import { createCessions } from './cessions.ts';
 import { createDeadline, waitHalf } from './deadline.ts';
 import { createDecisionMemory, type Known } from './decision-memory.ts';
@@ -27,7 +27,7 @@ import { createPlacing, type PlacedCheck } from './placed-checks.ts';
 import { type LimiterRegion, reasonOf } from './region.ts';
 import { type Counted, createRegionalCount } from './regional-count.ts';
 import type { Decided, DecisionRequest, RequestPlan, Round, Step } from './round.ts';
-import { createRulesInForce } from './rules-in-force.ts';
+import { createRulesInForce, type Hearing } from './rules-in-force.ts';
 
 export interface Limiter {
   /**
@@ -99,7 +99,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
 
   const start = async (request: DecisionRequest): Promise<Step> => {
     try {
-      const starting = rules.start(request.regions);
+      const starting = rules.start(request);
       keepAlive(starting, request);
       const snapshot = await starting;
       if (snapshot) return firstRound(request, snapshot);
@@ -112,7 +112,8 @@ export function createLimiter(options: LimiterOptions): Limiter {
   const firstRound = (request: DecisionRequest, snapshot: Snapshot): Round => {
     const startedAtMs = now();
     const deadline = createDeadline(deadlineMs, now, startedAtMs);
-    return { kind: 'round', request, snapshot, deadline, startedAtMs, probe: snapshots.probe() };
+    const probe = snapshots.probe();
+    return { kind: 'round', request, snapshot, deadline, startedAtMs, probe, delayedBy: undefined };
   };
 
   const decide: Limiter['decide'] = (round, plan) => {
@@ -140,10 +141,11 @@ export function createLimiter(options: LimiterOptions): Limiter {
     round: Round,
     plan: RequestPlan,
     known: Known,
-    hearing: Promise<OutdatedNotice | undefined>,
+    hearing: Promise<Hearing>,
   ): Promise<Step> => {
     try {
-      const news = await hearing;
+      const { news, delayedBy } = await hearing;
+      round.delayedBy = delayedBy;
       if (news && (await rules.follow(news, round))) return await again(round);
       return byMemory(round, plan, known) ?? (await byCall(round, plan, known));
     } catch (error) {
@@ -158,6 +160,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
     try {
       const used = open.length > 0 ? leasing.use(leased, request) : undefined;
       const counted = await count(round, used ? open : enforced);
+      round.delayedBy ??= counted.delayedBy;
       for (const region of counted.regions) reportToCensus(region, request.afterResponse);
       const news = probe && counted.regions.length > 0 ? rules.learn(probe, counted.heard) : undefined;
       const isReplaced = news !== undefined && (await rules.follow(news, round));
@@ -212,7 +215,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
     const { request, snapshot, startedAtMs } = round;
     if (decision.allowed && shadow.length > 0) request.afterResponse(countShadow(request, shadow));
     const isStale = !snapshots.isConfirmed(startedAtMs);
-    return decided(request, stamped(decision, snapshot.version, isStale));
+    return decided(request, stamped(decision, snapshot.version, isStale, round.delayedBy));
   };
 
   const countShadow = async ({ regions, afterResponse }: DecisionRequest, placed: readonly PlacedCheck[]) => {
@@ -235,7 +238,8 @@ export function createLimiter(options: LimiterOptions): Limiter {
    * all the same; at worst, the first charge denies the request. If a refund is lost, the request stays charged twice
    * until its windows end. Side effects of a denial stay: a block goes on, and a counted denial stays counted.
    */
-  const again = async ({ request, snapshot, startedAtMs, probe, ...round }: Round): Promise<Round> => {
+  const again = async ({ probe, ...round }: Round): Promise<Round> => {
+    const { request, snapshot } = round;
     // Waiting for lapsed rules is treated like a cold start: the deadline begins after it.
     const deadline = probe?.isLapsed ? createDeadline(deadlineMs, now) : round.deadline;
     if (!request.ledger.isEmpty) {
@@ -243,7 +247,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
       request.afterResponse(undone);
       await waitHalf(deadline, undone, undefined);
     }
-    return { kind: 'round', request, deadline, startedAtMs, snapshot: snapshots.current() ?? snapshot };
+    return { ...round, deadline, snapshot: snapshots.current() ?? snapshot };
   };
 
   /** Decides a request that no region has counted. */

@@ -3,7 +3,7 @@
 import { capacityOf } from '../core/counting/capacity.ts';
 import { type Outcome, outcomeWith } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/decision.ts';
-import type { RuleCheck } from '../core/matching/plan.ts';
+import { isStandIn, type RuleCheck } from '../core/matching/plan.ts';
 import type { Use } from './cessions.ts';
 import { isShared, type PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region.ts';
@@ -44,7 +44,8 @@ export interface Turn {
 export function withTurn(turns: readonly Turn[], turn: Turn): readonly Turn[] {
   if (turns.length === 0) return [turn];
   const { check } = turn.ones[0].placed;
-  const at = turns.findIndex(({ region, ones }) => region === turn.region && ones[0].placed.check === check);
+  const isTwin = (one: Turn) => one.region === turn.region && one.check.id === turn.check.id;
+  const at = turns.findIndex((one) => isTwin(one) && one.ones[0].placed.check === check);
   const twin = turns[at];
   if (!twin) return [...turns, turn];
   const stricter = turn.check.limit < twin.check.limit ? turn : twin;
@@ -112,11 +113,15 @@ function capacityOfAll({ check: { algorithm }, parts }: PlacedCheck): number {
   return sum;
 }
 
-/** Undefined if the nearest region does not answer: no region could use parts that are ceded to it now. */
+/**
+ * Undefined if the nearest region does not answer: no region could use parts that are ceded to it now. Also undefined if
+ * a stand-in has decided: that says nothing about the parts.
+ */
 export function useOf({ placed, admitted, verdicts }: Pending, [nearest]: Regions): Use | undefined {
   if (isUnanswered(verdicts.get(nearest.name))) return undefined;
+  if (admitted && admitted.result.check.id !== placed.check.id) return undefined;
   if (admitted)
     return { placed, region: admitted.region, counted: admitted.result.check, outcome: admitted.outcome };
-  const verdict = [...verdicts.values()].find(({ outcome }) => outcome);
+  const verdict = [...verdicts.values()].find(({ check, outcome }) => outcome && !isStandIn(check));
   return verdict?.outcome && { placed, region: nearest, counted: verdict.check, outcome: verdict.outcome };
 }

@@ -3,7 +3,7 @@
 import { type Answer, type Outcome, outcomeWith } from '../core/counting/check.ts';
 import type { DegradedReason } from '../core/decision.ts';
 import { eachAs } from '../core/each.ts';
-import type { RuleCheck } from '../core/matching/plan.ts';
+import { isStandIn, type RuleCheck } from '../core/matching/plan.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Permit } from '../core/regions/breaker.ts';
 import type { Cessions } from './cessions.ts';
@@ -30,6 +30,8 @@ export interface Tally {
   readonly answered: LimiterRegion[];
   /** The first failure of a region, if any has failed. */
   failure: DegradedReason | undefined;
+  /** Why the request waited longer for a region than it should have, although the region counts nothing or answered. */
+  delayedBy: DegradedReason | undefined;
   /** Whether the next call also reads the announcement. */
   asksAnnouncement: boolean;
   /** How many calls the request has waited for. Calls made at once count as one. */
@@ -46,6 +48,8 @@ export interface RegionCall {
   readonly permit: Permit;
   /** The region has enough time, so a timeout is its fault. */
   readonly isFair: boolean;
+  /** An answer that takes longer delays the request. */
+  readonly slowMs: number;
   readonly sentAtMs: number;
   readonly answering: Promise<Answer>;
 }
@@ -59,7 +63,7 @@ export interface RegionCalls {
     request: CountRequest,
   ): RegionCall | undefined;
   /** Throws if the number of outcomes is wrong. The call then counts as failed. */
-  accept(call: RegionCall, answer: Answer): Answer;
+  accept(call: RegionCall, answer: Answer, tally: Tally): Answer;
   hear(call: RegionCall, answer: Answer, tally: Tally, request: CountRequest): void;
   fail(call: RegionCall, error: unknown, tally: Tally, request: CountRequest): void;
 }
@@ -73,8 +77,6 @@ export interface RegionCallsOptions {
   readonly isUnsettled: (check: RuleCheck) => boolean;
 }
 
-/** A far region has enough time if the call may take this many times its distance. */
-const FAIR_TIMES = 2;
 /** The least time for a near region that is asked after a far one, even if the far one has used up the time. */
 const AGAIN_MS = 50;
 
@@ -85,33 +87,39 @@ export function createRegionCalls({
   leases,
   isUnsettled,
 }: RegionCallsOptions): RegionCalls {
-  /** Whether there is another region that could count the check and has not been asked. */
-  const hasOther = ({ placed, verdicts }: Pending, { regions }: CountRequest) =>
-    regions.some(
-      ({ name, breaker }, i) =>
-        i > 0 &&
-        !verdicts.has(name) &&
-        breaker.state(now()) === 'closed' &&
-        cessions.isCountedAt(placed, name),
-    );
+  /** Whether there is another region that could count the check, or stand in, and has not been asked. */
+  const hasOther = ({ verdicts }: Pending, { regions }: CountRequest) =>
+    regions.some(({ name, breaker }, i) => i > 0 && !verdicts.has(name) && breaker.state(now()) === 'closed');
 
   /**
    * The first call to the nearest region leaves time for the next region. A far region gets the time that its distance
    * takes, and so does the nearest if it is asked after a far one. If the nearest region did not answer, a region of
-   * unknown distance gets no more than the time that is left.
+   * unknown distance gets no more than the time that is left. A stand-in gets enough time, although the owner may have
+   * used it up: without the stand-in, nobody would count the request.
    */
   const givenMs = (region: LimiterRegion, turns: readonly Turn[], request: CountRequest, round: number) => {
     const [nearest] = request.regions;
+    const { totalMs } = request.deadline;
     const leftMs = request.deadline.remainingMs();
     if (region === nearest && round === 0)
       return leftMs / (turns.some(({ ones: [one] }) => hasOther(one, request)) ? 2 : 1);
     const isPatient = turns.every(({ ones: [one] }) => !isUnanswered(one.verdicts.get(nearest.name)));
-    return region.distance.fitMs(region === nearest ? Math.max(AGAIN_MS, leftMs) : leftMs, isPatient);
+    const againMs = region === nearest ? AGAIN_MS : 0;
+    const leastMs = turns.some(({ check }) => isStandIn(check)) ? totalMs * FAIR_PART : againMs;
+    return region.distance.fitMs(Math.max(leastMs, leftMs), isPatient);
   };
 
-  const fairMs = (region: LimiterRegion, { regions, deadline }: CountRequest) => {
-    const knownMs = region === regions[0] ? undefined : region.distance.ms();
-    return knownMs === undefined ? deadline.totalMs * FAIR_PART : knownMs * FAIR_TIMES;
+  /** The time that a region needs at most. A far region needs as much as its distance takes. */
+  const fairMs = (region: LimiterRegion, { regions, deadline }: CountRequest) =>
+    region === regions[0] || region.distance.ms() === undefined
+      ? deadline.totalMs * FAIR_PART
+      : region.distance.fitMs(0);
+
+  /** An answer after this time is slow. Nobody can tell whether a region of unknown distance is slow or only far. */
+  const slowMs = (region: LimiterRegion, { regions, deadline }: CountRequest) => {
+    const nearMs = deadline.totalMs * FAIR_PART;
+    if (region === regions[0]) return nearMs;
+    return region.distance.ms() === undefined ? deadline.totalMs : Math.max(nearMs, region.distance.fitMs(0));
   };
 
   /** The check with units to lease, if it is time for a lease. */
@@ -147,9 +155,11 @@ export function createRegionCalls({
     const isCharged = passes && operation === 'take';
     const whole = asWhole(ones[0], check, outcome);
     const chargedAtMs = outcome.nowMs ?? nowMs;
+    // A stand-in leases nothing: its counter is of no use once the owner is back.
+    const isOwn = check.id === ones[0].placed.check.id;
     // Also notes the lease that came with the charge. The result is the rest of the whole limit.
     const remaining =
-      isCharged && region === regions[0]
+      isCharged && region === regions[0] && isOwn
         ? leases.note({
             region,
             check,
@@ -231,17 +241,20 @@ export function createRegionCalls({
       tally.asksAnnouncement = false;
       const checks = checksOf(region, turns, request);
       const isFair = ms >= fairMs(region, request);
+      const slow = slowMs(region, request);
       const sentAtMs = now();
       const call = { operation: request.operation, checks, withAnnouncement };
       const answering = region.store.run(call, AbortSignal.timeout(Math.ceil(ms)));
-      return { region, turns, checks, permit, isFair, sentAtMs, withAnnouncement, answering };
+      return { region, turns, checks, permit, isFair, slowMs: slow, sentAtMs, withAnnouncement, answering };
     },
 
-    accept(call, answer) {
+    accept(call, answer, tally) {
       const { region, permit, sentAtMs, checks } = call;
       if (answer.outcomes.length !== checks.length)
         throw new CounterStoreError('bad-reply', 'the answer has the wrong number of outcomes');
-      noteAnswer(region, permit, sentAtMs, now());
+      const answeredAtMs = now();
+      noteAnswer(region, permit, sentAtMs, answeredAtMs);
+      if (answeredAtMs - sentAtMs > call.slowMs) tally.delayedBy ??= 'slow';
       return answer;
     },
 

@@ -12,6 +12,8 @@ import type { RegionWatch } from './region-watch.ts';
 /** A region as the limiter sees it. */
 export interface LimiterRegion {
   readonly name: string;
+  /** The other regions, nearest to this one first. They stand in for this one in this order: see stand-in.ts. */
+  readonly neighbours: readonly string[];
   readonly store: CounterStore;
   readonly board: AnnouncementBoard;
   readonly breaker: Breaker;

@@ -1,12 +1,12 @@
 // Counts the checks of a request, mostly with one call to the nearest region. A check that this region has ceded goes
-// to its home. A denied check is tried in the next region that has a part. If the request is denied after all, its
-// charges are given back: all or nothing.
+// to its home. A denied check is tried in the next region that has a part. If the region that should count a check does
+// not answer, another one stands in for it. If the request is denied after all, its charges are given back: all or
+// nothing.
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { Answer } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/decision.ts';
 import { eachAs } from '../core/each.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
-import { isUsable } from '../core/regions/parts.ts';
 import { catchUp } from './catch-up.ts';
 import { type Ask, asksOf, type Cessions, type PartRequest, type Use } from './cessions.ts';
 import type { Deadline } from './deadline.ts';
@@ -15,6 +15,7 @@ import { nameOf } from './known-cessions.ts';
 import type { KnownDenials } from './known-denials.ts';
 import type { LeaseBook } from './lease-book.ts';
 import type { Ledger } from './ledger.ts';
+import { createNextRegion } from './next-region.ts';
 import {
   denialOf,
   isDenied,
@@ -45,7 +46,7 @@ export interface CountRequest extends DecisionRequest {
   readonly announcement: string;
 }
 
-export interface Counted extends Pick<Tally, 'failure' | 'heard'> {
+export interface Counted extends Pick<Tally, 'failure' | 'delayedBy' | 'heard'> {
   readonly results: readonly CheckResult<RuleCheck>[];
   /** The regions that answered. */
   readonly regions: readonly LimiterRegion[];
@@ -77,8 +78,11 @@ export interface RegionalCountOptions {
 /** For this long after an undo, the isolate remembers no denial of the counter: an undone charge may have caused it. */
 const UNSETTLED_MS = 5_000;
 const MAX_UNSETTLED = 10_000;
-/** The isolate may ask each region once for its part and twice to count: a home may have got more parts meanwhile. */
-const roundsFor = (regions: Regions) => 3 * regions.length + 1;
+/**
+ * The isolate may ask each region once for its part and twice to count, because a home may have got more parts
+ * meanwhile, and once to stand in for another.
+ */
+const roundsFor = (regions: Regions) => 4 * regions.length + 1;
 
 /** Calls that the isolate makes at the same time. */
 interface Step {
@@ -92,52 +96,15 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   const isUnsettled = (check: RuleCheck) => unsettled.get(nameOf(check), now()) === true;
   const calls = createRegionCalls({ ...options, isUnsettled });
   const isClosed = ({ breaker }: LimiterRegion) => breaker.state(now()) === 'closed';
+  const { turnOf, standInTurnOf, partRequestOf } = createNextRegion({ ...options, isClosed });
 
   const undo: RegionalCount['undo'] = (ledger) => {
     for (const { check } of ledger.charges) unsettled.set(nameOf(check), true, now() + UNSETTLED_MS);
     return ledger.undo();
   };
 
-  /**
-   * The next region to try; undefined if no region is left to try. With an announcement, the isolate uses a denial that
-   * it remembers instead of a call.
-   */
-  const turnOf = (one: Pending, regions: Regions, announcement: string | undefined): Turn | undefined => {
-    const { placed } = one;
-    const near = cessions.checkAt(placed, regions[0].name);
-    // The usual case: the nearest region counts the check, and no cession has to be looked up.
-    for (const region of near ? regions : cessions.candidates(placed, regions)) {
-      const check = region === regions[0] ? near : cessions.checkAt(placed, region.name);
-      if (!check) continue;
-      const verdict = one.verdicts.get(region.name);
-      // The region's part was smaller when the region denied the check.
-      const hasMore = verdict?.outcome !== undefined && verdict.check.limit < check.limit;
-      if (!verdict || hasMore) {
-        const mayKnow = announcement !== undefined && denials.size > 0;
-        const outcome = mayKnow ? denials.find(region.name, check, now(), announcement) : undefined;
-        if (!outcome) return { region, check, ones: [one] };
-        setVerdict(one, region.name, { check, outcome });
-      }
-      if (one.verdicts.get(region.name)?.outcome && !placed.check.rule.spill) return undefined;
-    }
-    return undefined;
-  };
-
-  /** The home has denied the check or has no part. Parts of idle regions help more than a single charge elsewhere. */
-  const partRequestOf = ({ placed, verdicts }: Pending, regions: Regions): PartRequest | undefined => {
-    const home = placed.at ?? regions[0].name;
-    const part = placed.parts.get(home);
-    const hasPart = part !== undefined && isUsable(placed.check, part);
-    if (hasPart && verdicts.get(home)?.outcome === undefined) return undefined;
-    const own = regions.find(({ name }) => name === home);
-    // No region could use a part that is ceded to a region that does not answer.
-    if (!hasPart && !(own?.distance.ms() !== undefined && isClosed(own))) return undefined;
-    const from = regions.find((region) => isClosed(region) && cessions.isMissing(placed, home, region));
-    return from && { placed, from, home };
-  };
-
   /** Undefined if there is no region left to ask, or if a check is denied and cannot be tried elsewhere. */
-  const stepOf = (pending: readonly Pending[], request: CountRequest): Step | undefined => {
+  const stepOf = (tally: Tally, request: CountRequest): Step | undefined => {
     const { placed, regions, operation, announcement } = request;
     const memory = operation === 'take' && !placed.some(mustSeeEveryRequest) ? announcement : undefined;
     const partRequests: PartRequest[] = [];
@@ -146,11 +113,14 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     /** The last check that still waits for a region, and that region. */
     let waiting: RuleCheck | undefined;
     let waitsFor: LimiterRegion | undefined;
-    for (const one of pending) {
+    for (const one of tally.pending) {
       if (one.admitted) continue;
       const { check } = one.placed;
       const partRequest = operation === 'take' ? partRequestOf(one, regions) : undefined;
-      const turn = partRequest ? undefined : turnOf(one, regions, memory);
+      const own = partRequest ? undefined : turnOf(one, regions, memory);
+      const turn = own ?? (partRequest ? undefined : standInTurnOf(one, regions, memory));
+      // A region that was removed has not failed, but it does not answer either.
+      if (turn && !own) tally.failure ??= 'unavailable';
       // While a rule moves, its old region charges first: see placement.ts.
       if (turn && operation === 'take' && waiting === check && waitsFor !== turn.region) continue;
       if (partRequest) partRequests.push(partRequest);
@@ -163,10 +133,16 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   };
 
   /** Asks a region for its parts. If that fails, the isolate asks the region to count instead. */
-  const askForParts = (some: Ask, { deadline }: CountRequest) => {
+  const askForParts = async (some: Ask, tally: Tally, { deadline }: CountRequest) => {
     const { from } = some;
     const signal = AbortSignal.timeout(Math.ceil(from.distance.fitMs(deadline.remainingMs(), true)));
-    return askRegion({ region: from, isFair: true, now, ask: () => cessions.ask(some, signal) });
+    const asked = await askRegion({
+      region: from,
+      isFair: true,
+      now,
+      ask: () => cessions.ask(some, signal),
+    });
+    if (asked.kind === 'unanswered') tally.delayedBy ??= asked.reason;
   };
 
   const askToCount = async (
@@ -179,7 +155,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     if (!call) return;
     let answer: Answer;
     try {
-      answer = calls.accept(call, await call.answering);
+      answer = calls.accept(call, await call.answering, tally);
     } catch (error) {
       return calls.fail(call, error, tally, request);
     }
@@ -189,7 +165,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   const take = ({ turns, partRequests }: Step, tally: Tally, request: CountRequest): Promise<unknown> => {
     const byRegion = [...Map.groupBy(turns, ({ region }) => region)];
     const taking = Promise.all([
-      ...asksOf(partRequests).map((some) => askForParts(some, request)),
+      ...asksOf(partRequests).map((some) => askForParts(some, tally, request)),
       ...byRegion.map(([region, some]) => askToCount(region, some, tally, request)),
     ]);
     keepAlive(taking, request);
@@ -232,12 +208,13 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       heard: [],
       answered: [],
       failure: undefined,
+      delayedBy: undefined,
       asksAnnouncement: request.withAnnouncement,
       round: 0,
     };
     let isStopped = false;
     for (; tally.round < roundsFor(request.regions); tally.round += 1) {
-      const step = stepOf(tally.pending, request);
+      const step = stepOf(tally, request);
       isStopped = step !== undefined && isStopping(tally, request);
       if (!step || isStopped) break;
       const only = step.partRequests.length === 0 ? onlyRegionOf(step.turns) : undefined;
@@ -248,7 +225,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
         if (call && (tally.round > 0 || !mayBeDropped(call, now()))) keepAlive(call.answering, request);
         let answer: Answer | undefined;
         try {
-          if (call) answer = calls.accept(call, await call.answering);
+          if (call) answer = calls.accept(call, await call.answering, tally);
         } catch (error) {
           if (call) calls.fail(call, error, tally, request);
         }
@@ -261,7 +238,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
 
   const conclude = (tally: Tally, isStopped: boolean, request: CountRequest): Counted => {
     const { regions, operation, afterResponse, ledger } = request;
-    const { pending, failure, heard } = tally;
+    const { pending, failure, delayedBy, heard } = tally;
     const isAll = pending.every(isAdmitted);
     if (!isAll && failure === undefined && !isStopped && regions.every(isClosed)) pending.forEach(denyLocked);
     const isRefusal = !isAll && pending.some(isDenied);
@@ -277,6 +254,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       regions: tally.answered,
       missing: isAll || isStopped ? [] : pending.flatMap((one) => missedOf(one, isRefusal, regions)),
       failure,
+      delayedBy,
       heard,
       isStopped,
     };

@@ -1,5 +1,5 @@
 // A request that needs a decision, and the steps to that decision.
-import type { Decision } from '../core/decision.ts';
+import type { Decision, DegradedReason } from '../core/decision.ts';
 import type { Plan, RefusedCredential } from '../core/matching/plan.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import type { AfterResponse } from '../core/ports/after-response.ts';
@@ -29,6 +29,8 @@ export interface Round {
   readonly startedAtMs: number;
   /** If there is one, the round reads the announcement in the call to Redis that it makes anyway. */
   readonly probe?: Probe | undefined;
+  /** Why the request has waited longer for regions than it should. Set as soon as it is known. */
+  delayedBy?: DegradedReason | undefined;
 }
 
 export interface Decided {

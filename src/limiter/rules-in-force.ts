@@ -1,6 +1,7 @@
 // Keeps the rules of this isolate up to date. It reads the announcement of a region, by a call that counts checks or by
 // a call of its own, and loads newer rules.
 
+import type { DegradedReason } from '../core/decision.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import type { AfterResponse } from '../core/ports/after-response.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
@@ -20,16 +21,23 @@ export interface Asking {
   readonly probe?: Probe | undefined;
 }
 
+/** What a request has learnt about its rules before they decide. */
+export interface Hearing {
+  readonly news: OutdatedNotice | undefined;
+  /** Why the request waited longer than it should have. */
+  readonly delayedBy: DegradedReason | undefined;
+}
+
 export interface RulesInForce {
   /** Loads the first rules of this isolate. */
-  start(regions: Regions): Promise<Snapshot | undefined>;
+  start(request: Asking['request']): Promise<Snapshot | undefined>;
   /** Notes what a probe has read. Returns the notice if the rules are outdated. */
   learn(probe: Probe, heard: readonly RegionAnnouncement[]): OutdatedNotice | undefined;
   /**
    * Reads the announcement by a call of its own, if a probe is due. Returns a promise only if a region must confirm the
    * rules before they decide.
    */
-  hear(asking: Asking): Promise<OutdatedNotice | undefined> | undefined;
+  hear(asking: Asking): Promise<Hearing> | undefined;
   /** Loads the new rules. Returns true if they must decide this request and are loaded in time. */
   follow(news: OutdatedNotice, asking: Asking): Promise<boolean>;
 }
@@ -40,28 +48,58 @@ export interface RulesInForce {
  */
 const LAPSED_WAIT_MS = 2_000;
 
+/**
+ * If a near region has not answered after this time, the next one is asked as well: a request that needs no counter must
+ * not wait for a region that does not answer.
+ */
+const SOON_MS = 25;
+
 export interface RulesInForceOptions {
   readonly snapshots: SnapshotSource;
   readonly deadlineMs: number;
   readonly now: () => number;
 }
 
+/** The announcement of the first region that answered. */
+interface Read extends Pick<Hearing, 'delayedBy'> {
+  readonly heard: RegionAnnouncement | undefined;
+}
+
+const nothing = () => undefined;
+
 /** Whether a region announces other rules than this isolate expects. */
 export const isOutdated = ({ announced }: RegionAnnouncement, expected: string): boolean =>
   announced !== null && announced !== expected;
 
 export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceOptions): RulesInForce {
-  /** Asks the nearest region that answers. Each region but the last gets half of the time that is left. */
-  const read = async (regions: Regions, deadline: Deadline): Promise<RegionAnnouncement | undefined> => {
+  /**
+   * Asks the nearest region, and the next ones as well if it does not answer soon. The first answer counts. A call that
+   * is not answered yet goes on after the response, because the breaker must learn how it ends.
+   */
+  const read = async ({ regions, afterResponse }: Asking['request'], deadline: Deadline): Promise<Read> => {
+    const askedAtMs = now();
+    const asked: Promise<RegionAnnouncement>[] = [];
+    let failure: DegradedReason | undefined;
     for (const [i, region] of regions.entries()) {
       const hasNext = regions.slice(i + 1).some(({ breaker }) => breaker.state(now()) === 'closed');
       const givenMs = deadline.remainingMs() / (hasNext ? 2 : 1);
+      if (givenMs <= 0) break;
       const isFair = givenMs >= deadline.totalMs * FAIR_PART;
       const ask = () => region.board.read(deadline.signal(givenMs));
-      const asked = givenMs > 0 ? await askRegion({ region, isFair, now, ask }) : undefined;
-      if (asked?.kind === 'answered') return { announced: asked.answer ?? null, board: region.board };
+      const one = askRegion({ region, isFair, now, ask }).then((answer) => {
+        if (answer.kind === 'answered') return { announced: answer.answer ?? null, board: region.board };
+        failure ??= answer.reason;
+        throw new CounterStoreError('unavailable', 'the region does not answer');
+      });
+      afterResponse(one.then(nothing, nothing));
+      asked.push(one);
+      const patienceMs = hasNext ? region.distance.fitMs(SOON_MS) : givenMs;
+      const heard = await waitAtMost(patienceMs, Promise.any(asked).catch(nothing), undefined);
+      if (!heard) continue;
+      const isLate = now() - askedAtMs > deadline.totalMs * FAIR_PART;
+      return { heard, delayedBy: isLate ? (failure ?? 'slow') : undefined };
     }
-    return undefined;
+    return { heard: undefined, delayedBy: failure };
   };
 
   const learn: RulesInForce['learn'] = (probe, heard) => {
@@ -74,11 +112,11 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
   return {
     learn,
 
-    start(regions) {
-      let { board }: Pick<RegionAnnouncement, 'board'> = regions[0];
+    start(request) {
+      let { board }: Pick<RegionAnnouncement, 'board'> = request.regions[0];
       return snapshots.start({
         async read() {
-          const heard = await read(regions, createDeadline(deadlineMs, now));
+          const { heard } = await read(request, createDeadline(deadlineMs, now));
           if (!heard) throw new CounterStoreError('unavailable', 'no region answers');
           board = heard.board;
           return heard.announced ?? undefined;
@@ -90,15 +128,15 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
     hear({ request, deadline, probe }) {
       if (!probe) return undefined;
       const ask = async (within: Deadline) => {
-        const heard = await read(request.regions, within);
-        return learn(probe, heard ? [heard] : []);
+        const { heard, delayedBy } = await read(request, within);
+        return { news: learn(probe, heard ? [heard] : []), delayedBy };
       };
-      const heard = ask(probe.isOverdue ? deadline : createDeadline(deadlineMs, now));
+      const hearing = ask(probe.isOverdue ? deadline : createDeadline(deadlineMs, now));
       if (probe.isOverdue) {
-        keepAlive(heard, request);
-        return heard;
+        keepAlive(hearing, request);
+        return hearing;
       }
-      request.afterResponse(heard.then((news) => news && snapshots.load(news)));
+      request.afterResponse(hearing.then(({ news }) => news && snapshots.load(news)));
       return undefined;
     },
 

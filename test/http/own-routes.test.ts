@@ -29,6 +29,7 @@ function openIsolate({ adminHost }: Pick<Services, 'adminHost'> = {}) {
   const now = () => clock.ms;
   const region = {
     name: 'us',
+    neighbours: [],
     store: {
       run: () => Promise.reject(new Error('not here')),
       reset: async () => {},

@@ -83,6 +83,7 @@ export function useQuota() {
     };
     const region = {
       name: 'us',
+      neighbours: [],
       store,
       board: createAnnouncementBoard(client),
       breaker,

@@ -43,6 +43,8 @@ export interface Behaviour {
   present: CensusBoard['present'];
 }
 interface Situation extends Partial<Behaviour> {
+  /** By default no other region stands in for this one. */
+  readonly neighbours?: readonly string[];
   readonly isCluster?: boolean;
   readonly tell?: (line: string) => void;
 }
@@ -65,7 +67,10 @@ export const LATE_MS = 10;
 const PRESENT_MS = 1;
 const DURING_REQUESTS: readonly Operation[] = ['take', 'peek'];
 
-export function createRegion(name: string, { tell, isCluster = false, ...does }: Situation): FakeRegion {
+export function createRegion(
+  name: string,
+  { tell, isCluster = false, neighbours = [], ...does }: Situation,
+): FakeRegion {
   const behaviour: Behaviour = {
     run: answers(),
     announces: 'this',
@@ -109,7 +114,7 @@ export function createRegion(name: string, { tell, isCluster = false, ...does }:
     onBug: (error) => void reported.push(String(error)),
   });
   return {
-    ...{ name, isCluster, breaker, distance, store, watch, reported },
+    ...{ name, neighbours, isCluster, breaker, distance, store, watch, reported },
     inFlight: () => inFlight,
     does: behaviour,
     trip() {

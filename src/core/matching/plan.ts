@@ -164,6 +164,17 @@ export const checkAt = (
   cession: check.cession,
 });
 
+/** A suffix that no rule's own counter has: those ids have a fixed length. */
+const STAND_IN = '-stand-in';
+
+/** The check as another region counts it in place of the owner: in a counter of its own, with the whole limit. */
+export const standInAt = (region: string, check: RuleCheck): RuleCheck => ({
+  ...checkAt(region, check, check.full),
+  id: check.id + STAND_IN,
+});
+
+export const isStandIn = ({ id }: Pick<RuleCheck, 'id'>): boolean => id.endsWith(STAND_IN);
+
 function bordersOf(rule: CompiledRule, { calendars, caller, nowMs }: PlannedRequest): Borders | undefined {
   const { window, timeZone, anchorDay } = rule;
   if (window === null) return undefined;

@@ -31,8 +31,9 @@ export interface BreakerOptions {
 
 /**
  * The breaker looks at the last SLIDING_COUNT calls of the last minute. It opens when at least FEWEST_FAILURES of them,
- * and at least half, have failed. With a shorter period, the breaker of an isolate with a request every few seconds
- * would never open.
+ * and at least half, have failed; or when the last FEWEST_FAILURES have failed, so that a region that stops answering
+ * delays no more requests of a busy isolate than of any other. With a shorter period, the breaker of an isolate with a
+ * request every few seconds would never open.
  */
 const SLIDING_COUNT = 20;
 const SLIDING_MS = 60_000;
@@ -90,12 +91,16 @@ export function createBreaker({ random, onChange }: BreakerOptions): Breaker {
   const failsTooOften = (nowMs: number) => {
     let recent = 0;
     let failures = 0;
-    for (const [i, atMs] of endedAtMs.entries()) {
-      if (Math.abs(nowMs - atMs) >= SLIDING_MS) continue;
+    let inARow = 0;
+    // From the oldest call to the newest.
+    for (let i = next; i < next + SLIDING_COUNT; i += 1) {
+      const place = i % SLIDING_COUNT;
+      if (Math.abs(nowMs - (endedAtMs[place] ?? 0)) >= SLIDING_MS) continue;
       recent += 1;
-      failures += failed[i] ?? 0;
+      failures += failed[place] ?? 0;
+      inARow = failed[place] ? inARow + 1 : 0;
     }
-    return failures >= FEWEST_FAILURES && failures >= recent * FAILURE_RATE;
+    return inARow >= FEWEST_FAILURES || (failures >= FEWEST_FAILURES && failures >= recent * FAILURE_RATE);
   };
 
   return {

@@ -123,6 +123,12 @@ export function routesFrom<R extends Place & { readonly name: string }>(
   return new Map(regions.map((home) => [home.name, [home, ...othersByDistance(home, regions)]]));
 }
 
+/** The names of the other regions, nearest to that one first. */
+export const neighboursIn = (
+  routes: ReadonlyMap<string, readonly { readonly name: string }[]>,
+  region: string,
+): string[] => (routes.get(region) ?? []).slice(1).map(({ name }) => name);
+
 function othersByDistance<R extends Place & { readonly name: string }>(home: R, regions: readonly R[]): R[] {
   const others = regions.filter(({ name }) => name !== home.name);
   return others.sort((a, b) => distance(a, home) - distance(b, home));

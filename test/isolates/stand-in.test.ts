@@ -1,0 +1,210 @@
+// The region that owns a caller's counter freezes. Another region stands in for it: all isolates agree on which one, so
+// at most the limit passes once more, no request passes uncounted, and few are late.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { freshIp, REGIONS, type Weir } from '../../local/weir.ts';
+import { centralRegionOf } from '../../src/core/regions/parts.ts';
+import { startWeir } from '../shared/weir.ts';
+
+/** A frozen region takes half of it. Healthy regions on a busy machine need far less. */
+const DEADLINE_MS = 1_600;
+const LIMIT = 60;
+/** So large that us does not ask for the other parts. */
+const ROOMY = 6_000;
+const ISOLATES = ['one', 'two', 'three'] as const;
+/** Rules that were confirmed longer ago must be confirmed before they decide. */
+const OVERDUE_MS = 600;
+/** After this many failed calls, the breaker of an isolate is open. */
+const LATE_AT_MOST = 5;
+
+let weir: Weir;
+beforeAll(async () => {
+  weir = await startWeir({ DEADLINE_MS: String(DEADLINE_MS) });
+  for (const rule of [
+    { resource: '/owned' },
+    { resource: '/several' },
+    { resource: '/several', scope: 'global', limit: ROOMY },
+    { resource: '/seats', algorithm: 'concurrency', limit: 1 },
+    { resource: '/central', central: true },
+  ])
+    await weir.admin('/rules', {
+      method: 'POST',
+      body: { scope: 'ip', algorithm: 'fixed-window', limit: LIMIT, windowSeconds: 3_600, ...rule },
+    });
+});
+afterAll(() => weir?.[Symbol.asyncDispose]());
+
+const ask = async (path: string, call: Parameters<Weir['call']>[1]) => {
+  const { status, headers } = await weir.call(path, call);
+  const remaining = headers.get('X-RateLimit-Remaining');
+  return {
+    status,
+    remaining: remaining === null ? undefined : Number(remaining),
+    degraded: headers.get('X-Weir-Degraded') ?? undefined,
+    fallback: headers.get('X-Weir-Fallback') ?? undefined,
+  };
+};
+type Seen = Awaited<ReturnType<typeof ask>>;
+
+/** Every isolate asks every region until none reports a failure. */
+const settled = async () => {
+  for (const isolate of ISOLATES)
+    for (const region of REGIONS)
+      await expect
+        .poll(async () => (await ask('/owned', { isolate, region })).degraded, { interval: 100 })
+        .toBeUndefined();
+};
+beforeEach(settled);
+
+const whileFrozen = async <T>(region: string, during: () => Promise<T>): Promise<T> => {
+  const { redis } = weir.region(region);
+  redis.freeze();
+  return during().finally(() => redis.thaw());
+};
+
+/** What is left of a limit of that caller, by the quota that the caller can read in that region. */
+async function left(policy: string, call: Parameters<Weir['call']>[1]): Promise<number | undefined> {
+  const answer = await weir.call('/_weir/quota', call);
+  const { limits = [] } = (await answer.json()) as { limits?: { rule: string; remaining: number }[] };
+  return limits.find(({ rule }) => rule === policy)?.remaining;
+}
+
+/** A caller that has used this much from us. The other regions have ceded their parts to us, and refer to it. */
+async function ownedBy(resource: string, policy: string, used: number): Promise<string> {
+  const ip = freshIp();
+  for (let i = 0; i < used; i += 1) expect((await ask(resource, { ip })).status).toBe(200);
+  for (const region of ['eu', 'ap']) await expect.poll(() => left(policy, { region, ip })).toBe(LIMIT - used);
+  return ip;
+}
+
+interface Asking {
+  readonly path: string;
+  readonly ip: string;
+  readonly region: string;
+  readonly count: number;
+}
+
+/** All isolates at once, and each sends one request after the other, so that it knows what the earlier ones met. */
+async function fromAll({ path, ip, region, count }: Asking): Promise<Seen[][]> {
+  return Promise.all(
+    ISOLATES.map(async (isolate) => {
+      const seen: Seen[] = [];
+      for (let i = 0; i < count; i += 1) seen.push(await ask(path, { isolate, ip, region }));
+      return seen;
+    }),
+  );
+}
+
+const admitted = (seen: readonly Seen[]) => seen.filter(({ status }) => status === 200);
+/** Requests that waited for the frozen region. */
+const late = (seen: readonly Seen[]) => seen.filter(({ degraded }) => degraded === 'timeout');
+
+function expectStoodIn(seen: readonly Seen[][], limit = LIMIT): void {
+  const all = seen.flat();
+  expect(admitted(all)).toHaveLength(limit);
+  expect(all.filter(({ status }) => status !== 200 && status !== 429)).toEqual([]);
+  expect(new Set(all.map(({ fallback }) => fallback))).toEqual(new Set(['stand-in']));
+  for (const own of seen) {
+    expect(late(own).length).toBeLessThanOrEqual(LATE_AT_MOST);
+    // Only the first ones: the breaker is open after them.
+    expect(own.slice(late(own).length).map(({ degraded }) => degraded)).not.toContain('timeout');
+  }
+}
+
+describe.sequential('while the owner of a counter is frozen', () => {
+  /** More than half of a part, so that us asks for the other parts. */
+  const USED = 12;
+  it.each([
+    ['near it', 'us'],
+    ['near the stand-in', 'eu'],
+    ['near another region', 'ap'],
+  ])(
+    'callers %s get the limit once more from all isolates together, and return to the owner',
+    async (_, region) => {
+      const ip = await ownedBy('/owned', 'owned-ip', USED);
+      await whileFrozen('us', async () => {
+        expectStoodIn(await fromAll({ path: '/owned', ip, region, count: LIMIT / 2 }));
+        for (const isolate of ISOLATES)
+          await expect.poll(() => left('owned-ip', { region, ip, isolate })).toBe(0);
+      });
+      await settled();
+      for (const isolate of ISOLATES) {
+        const [answer] = [await ask('/owned', { isolate, ip, region })];
+        expect([answer?.status, answer?.fallback]).toEqual([200, undefined]);
+        // The owner knows nothing of the requests that the stand-in has counted. It has run the calls it did not answer.
+        expect(answer.remaining).toBeLessThan(LIMIT - USED);
+        expect(answer.remaining).toBeGreaterThanOrEqual(LIMIT - USED - ISOLATES.length * (LATE_AT_MOST + 1));
+      }
+    },
+  );
+
+  it('a request is charged to all its rules or to none, whether a stand-in or the next region counts them', async () => {
+    const ip = await ownedBy('/several', 'several-ip', USED);
+    await whileFrozen('us', async () => {
+      const seen = await fromAll({ path: '/several', ip, region: 'us', count: LIMIT / 2 });
+      expectStoodIn(seen);
+      const other = { region: 'us', ip: freshIp(), isolate: 'two' } as const;
+      expect(await left('several-global', other)).toBe(ROOMY - LIMIT);
+    });
+  });
+
+  it('a rule that one region counts is counted by its stand-in', async () => {
+    const ip = await centralIn('us');
+    await whileFrozen('us', async () => {
+      expectStoodIn(await fromAll({ path: '/central', ip, region: 'ap', count: LIMIT / 2 }));
+    });
+  });
+
+  it('a seat is released in the stand-in that has given it', async () => {
+    const ip = await seatIn('us');
+    await whileFrozen('us', async () => {
+      for (let i = 0; i < 3; i += 1) {
+        const { status, fallback } = await ask('/seats', { ip });
+        expect([status, fallback]).toEqual([200, 'stand-in']);
+        await expect.poll(() => left('seats-ip', { ip, isolate: 'two' })).toBe(1);
+      }
+    });
+  });
+
+  it('a charge of a check is given back to the stand-in that made it', async () => {
+    const ip = await centralIn('us');
+    const check = async (path: string, body: unknown) => {
+      const headers = { Authorization: `Bearer ${weir.token}` };
+      return weir.call(`/_weir/check${path}`, { method: 'POST', headers, body });
+    };
+    await whileFrozen('us', async () => {
+      const answer = await check('', { policy: 'central-ip', subject: ip });
+      const { id, results } = (await answer.json()) as { id: string; results: { remaining: number }[] };
+      expect(results).toMatchObject([{ subject: ip, remaining: LIMIT - 1 }]);
+      expect((await check('/refund', { id })).status).toBe(204);
+      expect(await left('central-ip', { ip, isolate: 'two' })).toBe(LIMIT);
+    });
+  });
+
+  it('a request without a rule waits for no frozen region', async () => {
+    for (const isolate of ISOLATES) expect((await ask('/free', { isolate })).status).toBe(200);
+    await whileFrozen('us', async () => {
+      for (let i = 0; i < 4; i += 1) {
+        // The isolate was idle, so it asks a region whether its rules are still in force.
+        await sleep(OVERDUE_MS);
+        const startedAtMs = performance.now();
+        expect((await ask('/free', { isolate: 'one' })).status).toBe(200);
+        expect(performance.now() - startedAtMs).toBeLessThan(DEADLINE_MS / 4);
+      }
+    });
+  });
+});
+
+/** A new caller whose counter of /central that region owns. */
+async function centralIn(region: string): Promise<string> {
+  for (;;) {
+    const ip = freshIp();
+    if ((await ownerOf(`ip:=${ip}`)) === region) return ip;
+  }
+}
+const seatIn = centralIn;
+const ownerOf = async (tag: string) =>
+  centralRegionOf(
+    tag,
+    REGIONS.map((name) => ({ name, share: 1 })),
+  );
