@@ -2,7 +2,7 @@
 // itself fail? Where nothing was in the way, it also counts how much of the limits was used.
 
 import type { Decision } from '../../src/core/decision.ts';
-import { planRequest, type RuleCheck } from '../../src/core/matching/plan.ts';
+import { isStandIn, ownIdOf, planRequest, type RuleCheck } from '../../src/core/matching/plan.ts';
 import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/matching/snapshot.ts';
 import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import { type Charge, createLedger, type Ledger } from '../../src/limiter/ledger.ts';
@@ -113,7 +113,8 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
     const onRun = (answer: unknown) => {
       line?.onRun(answer);
       if (refunded === undefined) return;
-      for (const check of (call.args[0] as CounterCall).checks) ledgers.refund(refunded, check, time.now());
+      for (const check of (call.args[0] as CounterCall).checks)
+        ledgers.refund(refunded, { check, region: call.region, atMs: time.now() });
     };
     return { onRun, ...(line && { tell: line.tell }) };
   };
@@ -128,6 +129,8 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
     counts.requests += 1;
     const request = counts.requests;
     const isolate = world.isolateAt(arrival.place, arrival.isolate);
+    const sentAtMs = time.now();
+    const unansweringBefore = isolate.unanswering(sentAtMs);
     const asked = usage.noteRequest(subject, subject.checks[0] ?? [], arrival);
     const ledger = createLedger(() => {});
     const decision = await isolate.decide({
@@ -139,7 +142,9 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
     journal.decided(subject.name, { request, isolate: isolate.caller, decision });
     count(decision);
     if (!decision.allowed) return;
+    const unanswering = [...unansweringBefore, ...isolate.unanswering(sentAtMs)];
     admit(ledger, isolate, request);
+    failures.push(...needlessStandIns(ledger, isolate, unanswering));
     if (!arrival.fails) return;
     refunding = request;
     ledger.refundError().catch(onBug);
@@ -152,10 +157,16 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
     else counts.denied += 1;
   };
 
-  /** If the isolate stood in for a counter, that counter was not enforced. A region's charge of it is no admission. */
+  /**
+   * If the isolate counted alone, or a region stood in for another, the counter itself was not enforced. A region's
+   * charge of it is then no admission. What a stand-in admits is judged by itself.
+   */
   const admit = ({ charges }: Ledger, isolate: Isolate, request: number) => {
     const isLocal = ({ store }: Charge) => isolate.regionOf(store) === undefined;
-    const unenforced = new Set(charges.filter(isLocal).map(({ check: { key, id } }) => `${key} ${id}`));
+    const unenforced = new Set([
+      ...charges.filter(isLocal).map(({ check: { key, id } }) => `${key} ${id}`),
+      ...charges.filter(({ check }) => isStandIn(check)).map(({ check }) => `${check.key} ${ownIdOf(check)}`),
+    ]);
     for (const { store, check, chargedAtMs = 0, usedAtMs } of charges) {
       const region = isolate.regionOf(store);
       if (region === undefined || check.isShadow || unenforced.has(`${check.key} ${check.id}`)) continue;
@@ -203,6 +214,22 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
     },
   };
 }
+
+/** A region may stand in for another only while a region does not answer. */
+const needlessStandIns = (
+  { charges }: Ledger,
+  isolate: Isolate,
+  unanswering: readonly number[],
+): readonly Failure[] =>
+  charges
+    .filter(
+      ({ check, store }) => isStandIn(check) && unanswering.every((one) => one === isolate.regionOf(store)),
+    )
+    .map(({ check }) => ({
+      kind: 'over',
+      said: `a stand-in counted ${check.rule.name} for ${check.key}, although every region answered`,
+      subject: check.key,
+    }));
 
 /** Plans one arrival at a time, to keep the heap small. */
 function sendInTurn(

@@ -55,6 +55,8 @@ export interface Isolate {
   ): Promise<Decision>;
   /** The number of the region. Undefined if the store is this isolate's own. */
   regionOf(store: CounterStore): number | undefined;
+  /** Regions that the isolate does not ask now, or that have not answered one of its calls since that moment. */
+  unanswering(sinceMs: number): readonly number[];
   /** The true time of a moment by the clock of this isolate. */
   trueMs(ownMs: number): number;
 }
@@ -65,8 +67,9 @@ export function createIsolate(options: IsolateOptions): Isolate {
   const { caller, time, deadlineMs, onBug, random, publications } = options;
   const now = () => time.now() + options.skewMs;
   const numbers = new Map<CounterStore, number>();
+  const givenUpAtMs = new Map<number, number>();
   const regions = options.route.map((number) => {
-    const store = createStore(options, number);
+    const store = createStore(options, number, () => givenUpAtMs.set(number, time.now()));
     numbers.set(store, number);
     return openRegion(options, { number, store, now });
   }) as unknown as Regions;
@@ -85,6 +88,11 @@ export function createIsolate(options: IsolateOptions): Isolate {
     decide: (request) => decideInRounds(limiter, { regions, operation: 'take', ...request }),
     regionOf: (store) => numbers.get(store),
     trueMs: (ownMs) => ownMs - options.skewMs,
+    unanswering: (sinceMs) =>
+      options.route.filter(
+        (number, i) =>
+          regions[i]?.breaker.state(now()) !== 'closed' || (givenUpAtMs.get(number) ?? 0) >= sinceMs,
+      ),
   };
 }
 
@@ -133,7 +141,11 @@ const neighboursOf = (region: number, servers: readonly RegionServer[]): string[
   [...servers.slice(region + 1), ...servers.slice(0, region)].map(({ name }) => name);
 
 /** Every method of a store is a call whose last argument is its signal. It runs where the region is. */
-function createStore({ caller, network, onCall }: IsolateOptions, region: number): CounterStore {
+function createStore(
+  { caller, network, onCall }: IsolateOptions,
+  region: number,
+  onGivenUp: () => void,
+): CounterStore {
   const methods = new Map<string | symbol, unknown>();
   const create =
     (method: string) =>
@@ -146,6 +158,7 @@ function createStore({ caller, network, onCall }: IsolateOptions, region: number
         about: aboutOf(method, args[0]),
         signal,
         tell: watch?.tell,
+        onGivenUp,
         execute(server) {
           const answer = (server as unknown as Record<string, (...args: unknown[]) => unknown>)[method]?.(
             ...args,

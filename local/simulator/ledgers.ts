@@ -2,7 +2,7 @@
 
 import { hasBurst } from '../../src/core/counting/capacity.ts';
 import type { Check } from '../../src/core/counting/check.ts';
-import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import { isStandIn, type RuleCheck } from '../../src/core/matching/plan.ts';
 import type { SharesByRegion } from '../../src/core/matching/rule.ts';
 import { termMs } from '../../src/core/regions/terms.ts';
 import { dateRequests } from './dates.ts';
@@ -18,9 +18,15 @@ export interface Admitted {
   readonly nowMs: number;
 }
 
+export interface Refunded {
+  readonly check: Check;
+  readonly region: number;
+  readonly atMs: number;
+}
+
 export interface Ledgers {
   admit(check: RuleCheck, admitted: Admitted): void;
-  refund(request: number, check: Check, atMs: number): void;
+  refund(request: number, refunded: Refunded): void;
   judge(forgot: readonly Forgot[]): Failure[];
 }
 
@@ -30,7 +36,9 @@ interface Ledger {
   readonly charges: Map<number, Admission[]>;
 }
 
-const nameOf = ({ key, id }: Check) => `${key} ${id}`;
+/** All regions share a limit. But each region that stands in for another may admit the limit once more. */
+const nameOf = (check: Check, region: number) =>
+  `${check.key} ${check.id}${isStandIn(check) ? ` ${region}` : ''}`;
 
 export function createLedgers(scenario: Scenario): Ledgers {
   const { skewMs, boundMs } = scenario;
@@ -38,8 +46,9 @@ export function createLedgers(scenario: Scenario): Ledgers {
 
   const judgeOne = ({ check, charges }: Ledger, forgot: readonly Forgot[]): Failure[] => {
     const { algorithm, windowMs, key } = check;
+    const isAbout = (region: number) => !isStandIn(check) || REGIONS[region] === check.region;
     const forgettings = forgot
-      .filter(({ keys }) => !keys || keys.includes(key))
+      .filter(({ keys, region }) => (!keys || keys.includes(key)) && isAbout(region))
       .map((one) => toForgetting(one, check, scenario));
     const admissions = dateRequests([...charges.values()]);
     const beyond = findBeyond({ algorithm, windowMs, boundMs, forgettings }, admissions);
@@ -48,7 +57,7 @@ export function createLedgers(scenario: Scenario): Ledgers {
 
   return {
     admit(check, { region, request, nowMs }) {
-      const name = nameOf(check);
+      const name = nameOf(check, region);
       const ledger = ledgers.get(name) ?? { check, charges: new Map() };
       ledgers.set(name, ledger);
       const charge: Admission = {
@@ -61,9 +70,9 @@ export function createLedgers(scenario: Scenario): Ledgers {
       };
       ledger.charges.set(request, [...(ledger.charges.get(request) ?? []), charge]);
     },
-    refund(request, check, atMs) {
+    refund(request, { check, region, atMs }) {
       // As soon as one region has given the units back, the request counts no more.
-      for (const charge of ledgers.get(nameOf(check))?.charges.get(request) ?? [])
+      for (const charge of ledgers.get(nameOf(check, region))?.charges.get(request) ?? [])
         charge.refundedAtMs = Math.min(atMs, charge.refundedAtMs ?? atMs);
     },
     judge: (forgot) => [...ledgers.values()].flatMap((ledger) => judgeOne(ledger, forgot)),
@@ -75,7 +84,7 @@ function toForgetting({ atMs, region }: Forgot, check: RuleCheck, scenario: Scen
   const versions = versionsOf(check, scenario);
   const drains = versions.map(({ limit, burst }) => (hasBurst(check) ? Math.ceil(burst / limit) : 0));
   const holdMs = check.windowMs * (2 + Math.max(...drains));
-  const part = Math.max(...versions.map((version) => partOf(region, version)));
+  const part = Math.max(...versions.map((version) => partOf(region, version, isStandIn(check))));
   return { atMs, region, part, untilMs: atMs + termMs(check) + holdMs + scenario.boundMs };
 }
 
@@ -95,7 +104,9 @@ function versionsOf({ full, rule }: RuleCheck, { contents }: Scenario): Version[
   });
 }
 
-function partOf(region: number, { limit, burst, shares }: Version): number {
+/** A region that stands in for another has the whole limit. */
+function partOf(region: number, { limit, burst, shares }: Version, hasAll: boolean): number {
+  if (hasAll) return Math.max(limit, burst);
   const sum = Object.values(shares).reduce((so, share) => so + share, 0);
   return Math.ceil((Math.max(limit, burst) * (shares[REGIONS[region] ?? ''] ?? 0)) / sum);
 }

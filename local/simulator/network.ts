@@ -34,6 +34,8 @@ export interface Call<T> {
   readonly signal: AbortSignal;
   readonly execute: (server: RegionServer) => T;
   readonly tell?: ((line: string) => void) | undefined;
+  /** The caller has given up on the call. */
+  readonly onGivenUp?: (() => void) | undefined;
 }
 
 export interface Cut {
@@ -78,7 +80,7 @@ export function createNetwork(
     cut: (cut) => void cuts.push(cut),
 
     call<T>(call: Call<T>): Promise<T> {
-      const { caller, region, signal, execute, tell } = call;
+      const { caller, region, signal, execute, tell, onGivenUp } = call;
       const server = servers[region] as RegionServer;
       const random = randomFor(call);
       const wayMs = () => (oneWayMs[caller.place]?.[region] ?? 1) * (1 + random() * jitter);
@@ -94,6 +96,7 @@ export function createNetwork(
         const giveUp = () => {
           if (!caller.isAlive || isLeft) return;
           tell?.(`gives up on ${server.name}`);
+          onGivenUp?.();
           reject(new CounterStoreError('timeout', 'x'));
         };
         const giveUpLater = () => void time.after(endsAtMs - time.now(), giveUp);

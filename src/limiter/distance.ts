@@ -19,8 +19,8 @@ export interface Distance {
 const SLOWER_WEIGHT = 0.5;
 const FASTER_WEIGHT = 0.1;
 /** A call may take this many times the average, up to LONGEST_MS. */
-const TIMEOUT_FACTOR = 2;
-const LONGEST_MS = 1_500;
+export const TIMEOUT_FACTOR = 2;
+export const LONGEST_MS = 1_500;
 const UNKNOWN_MS = 1_000;
 const MEASURE_MS = 5_000;
 

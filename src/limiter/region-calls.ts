@@ -7,6 +7,7 @@ import { isStandIn, type RuleCheck } from '../core/matching/plan.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Permit } from '../core/regions/breaker.ts';
 import type { Cessions } from './cessions.ts';
+import { LONGEST_MS, TIMEOUT_FACTOR } from './distance.ts';
 import type { KnownDenials, Moment } from './known-denials.ts';
 import type { LeaseBook } from './lease-book.ts';
 import { asWhole, isUnanswered, type Pending, setVerdict, type Turn } from './pending-check.ts';
@@ -110,17 +111,18 @@ export function createRegionCalls({
   };
 
   /** The time that a region needs at most. A far region needs as much as its distance takes. */
-  const fairMs = (region: LimiterRegion, { regions, deadline }: CountRequest) =>
-    region === regions[0] || region.distance.ms() === undefined
+  const fairMs = (region: LimiterRegion, { regions, deadline }: CountRequest) => {
+    const knownMs = region === regions[0] ? undefined : region.distance.ms();
+    return knownMs === undefined
       ? deadline.totalMs * FAIR_PART
-      : region.distance.fitMs(0);
+      : Math.min(knownMs * TIMEOUT_FACTOR, LONGEST_MS);
+  };
 
   /** An answer after this time is slow. Nobody can tell whether a region of unknown distance is slow or only far. */
-  const slowMs = (region: LimiterRegion, { regions, deadline }: CountRequest) => {
-    const nearMs = deadline.totalMs * FAIR_PART;
-    if (region === regions[0]) return nearMs;
-    return region.distance.ms() === undefined ? deadline.totalMs : Math.max(nearMs, region.distance.fitMs(0));
-  };
+  const slowMs = (region: LimiterRegion, fair: number, { regions, deadline }: CountRequest) =>
+    region !== regions[0] && region.distance.ms() === undefined
+      ? deadline.totalMs
+      : Math.max(fair, deadline.totalMs * FAIR_PART);
 
   /** The check with units to lease, if it is time for a lease. */
   const wanting = ({ check, ones: [{ placed }] }: Turn, { regions }: CountRequest): RuleCheck => {
@@ -240,8 +242,9 @@ export function createRegionCalls({
       // One announcement is enough, so later calls do not read it.
       tally.asksAnnouncement = false;
       const checks = checksOf(region, turns, request);
-      const isFair = ms >= fairMs(region, request);
-      const slow = slowMs(region, request);
+      const fair = fairMs(region, request);
+      const isFair = ms >= fair;
+      const slow = slowMs(region, fair, request);
       const sentAtMs = now();
       const call = { operation: request.operation, checks, withAnnouncement };
       const answering = region.store.run(call, AbortSignal.timeout(Math.ceil(ms)));

@@ -73,10 +73,15 @@ export const isOutdated = ({ announced }: RegionAnnouncement, expected: string):
 
 export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceOptions): RulesInForce {
   /**
-   * Asks the nearest region, and the next ones as well if it does not answer soon. The first answer counts. A call that
-   * is not answered yet goes on after the response, because the breaker must learn how it ends.
+   * Asks the nearest region, and the next ones as well if it does not answer soon. The first answer counts. Waits for
+   * the last region for at most `mostMs`. A call that is not answered yet goes on after the response, because the
+   * breaker must learn how it ends.
    */
-  const read = async ({ regions, afterResponse }: Asking['request'], deadline: Deadline): Promise<Read> => {
+  const read = async (
+    { regions, afterResponse }: Asking['request'],
+    deadline: Deadline,
+    mostMs = deadline.totalMs,
+  ): Promise<Read> => {
     const askedAtMs = now();
     const asked: Promise<RegionAnnouncement>[] = [];
     let failure: DegradedReason | undefined;
@@ -93,7 +98,7 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
       });
       afterResponse(one.then(nothing, nothing));
       asked.push(one);
-      const patienceMs = hasNext ? region.distance.fitMs(SOON_MS) : givenMs;
+      const patienceMs = Math.min(givenMs, region.distance.fitMs(hasNext ? SOON_MS : mostMs));
       const heard = await waitAtMost(patienceMs, Promise.any(asked).catch(nothing), undefined);
       if (!heard) continue;
       const isLate = now() - askedAtMs > deadline.totalMs * FAIR_PART;
@@ -127,8 +132,10 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
 
     hear({ request, deadline, probe }) {
       if (!probe) return undefined;
+      // Lapsed rules are worth no more than none, so they may take as long.
+      const mostMs = probe.isLapsed ? deadlineMs : deadlineMs * FAIR_PART;
       const ask = async (within: Deadline) => {
-        const { heard, delayedBy } = await read(request, within);
+        const { heard, delayedBy } = await read(request, within, mostMs);
         return { news: learn(probe, heard ? [heard] : []), delayedBy };
       };
       const hearing = ask(probe.isOverdue ? deadline : createDeadline(deadlineMs, now));

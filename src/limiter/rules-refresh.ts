@@ -30,7 +30,7 @@ export function createRulesRefresh(options: RulesInForceOptions): RefreshRules {
     // Rules that miss what is asked for are worth no more than none, so the request waits as if they had lapsed.
     const probe = { expected, isOverdue: true, isLapsed: true, askedAtMs: now() };
     const asking = { request, deadline: createDeadline(deadlineMs, now), probe };
-    const news = await rules.hear(asking);
+    const { news } = (await rules.hear(asking)) ?? {};
     if (news) return (await rules.follow(news, asking)) ? 'newer' : 'unknown';
     return snapshots.isConfirmed(now()) ? 'same' : 'unknown';
   };

@@ -3,34 +3,46 @@ import { describe, expect, it } from 'vitest';
 import { FAILURE, halfOpenBreaker, openBreaker, openIsolate, START_MS, SUCCESS } from './breaker-harness.ts';
 
 describe('a closed breaker', () => {
-  it('opens at the fifth failure in a row, not before', () => {
-    const { call, state } = openIsolate();
-    call(FAILURE, 4);
-    expect(state()).toBe('closed');
-    call(FAILURE);
-    expect(state()).toBe('open');
-  });
-
-  it.each([
-    [5, 5, 'open'],
-    [6, 5, 'closed'],
-    [6, 6, 'open'],
-    [10, 9, 'closed'],
-    [10, 10, 'open'],
-  ])(
-    'after %d successes and then %d failures is %s: it opens when half of the calls have failed',
-    (successes, failures, expected) => {
+  it.each([0, 1, 15, 20, 1_000])(
+    'opens at the fifth failure in a row after %d successes, too',
+    (successes) => {
       const { call, state } = openIsolate();
       call(SUCCESS, successes);
-      call(FAILURE, failures);
+      call(FAILURE, 4);
+      expect(state()).toBe('closed');
+      call(FAILURE);
+      expect(state()).toBe('open');
+    },
+  );
+
+  it.each([
+    [4, 'FFFFSF', 'open'],
+    [5, 'FFFFSF', 'closed'],
+    [5, 'FFFFSFF', 'open'],
+    [10, 'FFFFSFFFFSF', 'closed'],
+    [10, 'FFFFSFFFFSFF', 'open'],
+  ])(
+    'after %d successes and then %s is %s: it opens when half of the calls have failed',
+    (successes, results, expected) => {
+      const { call, state } = openIsolate();
+      call(SUCCESS, successes);
+      for (const result of results) call(result === 'F' ? FAILURE : SUCCESS);
       expect(state()).toBe(expected);
     },
   );
 
+  /** Nine failures, and never five in a row. */
+  const nineFailures = (call: ReturnType<typeof openIsolate>['call']) => {
+    for (const failures of [4, 4, 1]) {
+      call(SUCCESS);
+      call(FAILURE, failures);
+    }
+  };
+
   it('judges by the last 20 calls and forgets earlier ones', () => {
     const { call, state } = openIsolate();
     call(SUCCESS, 1_000);
-    call(FAILURE, 9);
+    nineFailures(call);
     expect(state()).toBe('closed');
     call(FAILURE);
     expect(state()).toBe('open');
@@ -42,7 +54,7 @@ describe('a closed breaker', () => {
     call(FAILURE, 4);
     call(SUCCESS, 16);
     // Among the last 20 calls are 4 failures, which drop out one by one.
-    call(FAILURE, 9);
+    nineFailures(call);
     expect(state()).toBe('closed');
   });
 
@@ -70,7 +82,9 @@ describe('a closed breaker', () => {
     const { call, state, clock } = openIsolate();
     call(SUCCESS, 10);
     clock.ms += 30_000;
-    call(FAILURE, 5);
+    call(FAILURE, 4);
+    call(SUCCESS);
+    call(FAILURE);
     clock.ms += 30_000;
     call(SUCCESS);
     expect(state()).toBe('closed');

@@ -131,7 +131,7 @@ describe('a decision', () => {
     expect(tookMs).toBe(DEADLINE_MS);
   });
 
-  it('waits for an overdue announcement no longer than the deadline', async () => {
+  it('waits for an overdue announcement for a quarter of the deadline after the last region was asked', async () => {
     const { regions, asked } = createRegions({ read: hangs }, { read: hangs });
     const source = createSource();
     source.asks = overdue;
@@ -141,7 +141,17 @@ describe('a decision', () => {
     };
     const { decision, tookMs } = await openIsolate(regions, { source }).decide({ plan });
     expect(decision).toMatchObject({ kind: 'unlimited', allowed: true });
-    expect([asked, tookMs]).toEqual([['128 home read', '192 next read'], DEADLINE_MS]);
+    // The next region is asked as soon as the nearest one is late. It has a quarter of the deadline.
+    expect([asked, tookMs]).toEqual([['128 home read', '153 next read'], 153 + DEADLINE_MS / 4]);
+  });
+
+  it('waits for an announcement until the deadline if its rules have lapsed', async () => {
+    const { regions, asked } = createRegions({ read: hangs }, { read: hangs });
+    const source = createSource();
+    source.asks = { ...overdue, isLapsed: true };
+    const plan: TestPlan = async () => ({ kind: 'checks', checks: [] });
+    const { tookMs } = await openIsolate(regions, { source }).decide({ plan });
+    expect([asked, tookMs]).toEqual([['0 home read', '25 next read'], DEADLINE_MS]);
   });
 });
 

@@ -173,6 +173,10 @@ export const standInAt = (region: string, check: RuleCheck): RuleCheck => ({
   id: check.id + STAND_IN,
 });
 
+/** The id of the rule's own counter. */
+export const ownIdOf = ({ id }: Pick<RuleCheck, 'id'>): string =>
+  id.endsWith(STAND_IN) ? id.slice(0, -STAND_IN.length) : id;
+
 export const isStandIn = ({ id }: Pick<RuleCheck, 'id'>): boolean => id.endsWith(STAND_IN);
 
 function bordersOf(rule: CompiledRule, { calendars, caller, nowMs }: PlannedRequest): Borders | undefined {
