@@ -31,6 +31,8 @@ export interface Episode {
   readonly degraded: number;
   /** Units used from memory, counted by check. */
   readonly leased: number;
+  /** Units that a region counted in place of another, counted by check. */
+  readonly stoodIn: number;
   /** Requests whose client had left, or whose isolate had died, before the decision. */
   readonly undecided: number;
   /** Degraded decisions although nothing was in the way. */
@@ -99,7 +101,7 @@ interface RunParts {
 
 function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunParts) {
   const failures: Failure[] = [];
-  const counts = { requests: 0, admitted: 0, denied: 0, degraded: 0, leased: 0 };
+  const counts = { requests: 0, admitted: 0, denied: 0, degraded: 0, leased: 0, stoodIn: 0 };
   const ledgers: Ledgers = createLedgers(scenario);
   const usage = createUsage(scenario);
   /** The request whose refund is being sent now. */
@@ -173,6 +175,7 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
       // Leased units count when they are used, by the clock of the region that charged them.
       const usedThereMs = usedAtMs && isolate.trueMs(usedAtMs) + (scenario.skewMs[region] ?? 0);
       if (usedAtMs !== undefined) counts.leased += 1;
+      if (isStandIn(check)) counts.stoodIn += 1;
       ledgers.admit(check, { region, request, nowMs: usedThereMs ?? chargedAtMs });
     }
   };

@@ -17,6 +17,7 @@ export function renderSummary(summary: Summary): string {
         name,
         summary[name],
       ]),
+      ['counted by stand-ins', summary.stoodIn],
       ['degraded where nothing is in the way', summary.degradedInPeace],
       ['far calls a request, faults included', fixed(summary.farCalls / requests, 3)],
       ['limits exceeded', summary.over],

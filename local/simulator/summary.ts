@@ -17,6 +17,7 @@ export interface Summary {
   denied: number;
   degraded: number;
   leased: number;
+  stoodIn: number;
   undecided: number;
   degradedInPeace: number;
   farCalls: number;
@@ -36,6 +37,7 @@ export const createSummary = (): Summary => ({
   denied: 0,
   degraded: 0,
   leased: 0,
+  stoodIn: 0,
   undecided: 0,
   degradedInPeace: 0,
   farCalls: 0,
@@ -52,6 +54,7 @@ export function addEpisode(summary: Summary, number: number, episode: Episode): 
     'denied',
     'degraded',
     'leased',
+    'stoodIn',
     'undecided',
     'degradedInPeace',
   ] as const)

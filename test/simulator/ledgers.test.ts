@@ -2,8 +2,8 @@
 import { expect, it } from 'vitest';
 import { createLedgers } from '../../local/simulator/ledgers.ts';
 import { scenarioOf } from '../../local/simulator/run.ts';
-import { START_MS } from '../../local/simulator/scenario.ts';
-import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import { REGIONS, START_MS } from '../../local/simulator/scenario.ts';
+import { type RuleCheck, standInAt } from '../../src/core/matching/plan.ts';
 import { checkOf } from '../limiter/regional-isolate.ts';
 
 const AP = 2;
@@ -41,3 +41,34 @@ it.each([
     expect(ledgers.judge(forgot).map(({ kind }) => kind)).toEqual(failures);
   },
 );
+
+it.each([
+  ['30 more in one region', { eu: 30 }, []],
+  ['30 more in each of two regions, one of which was down, too', { eu: 30, ap: 30 }, []],
+  ['31 more in one region', { eu: 31 }, ['over']],
+] as const)(
+  'beside a used-up limit of 30, what stand-ins admit is judged by itself: %s',
+  (_, counts, failures) => {
+    const ledgers = createLedgers(scenario);
+    let request = 0;
+    const admit = (check: RuleCheck, region: number, units: number) => {
+      for (let i = 1; i <= units; i += 1)
+        ledgers.admit(check, { region, request: ++request, nowMs: START_MS + request });
+    };
+    admit(after, 0, 30);
+    for (const [region, units] of Object.entries(counts))
+      admit(standInAt(region, after), REGIONS.indexOf(region as 'eu'), units);
+    expect(ledgers.judge([]).map(({ kind }) => kind)).toEqual(failures);
+  },
+);
+
+it.each([
+  ['of that stand-in', 'eu', []],
+  ['of another region', 'ap', ['over']],
+] as const)('a stand-in may admit its limit again after a loss %s', (_, lost, failures) => {
+  const ledgers = createLedgers(scenario);
+  for (let i = 1; i <= 60; i += 1)
+    ledgers.admit(standInAt('eu', after), { region: 1, request: i, nowMs: START_MS + i });
+  const forgot = [{ atMs: START_MS + 30, region: REGIONS.indexOf(lost) }];
+  expect(ledgers.judge(forgot).map(({ kind }) => kind)).toEqual(failures);
+});
