@@ -1,6 +1,6 @@
 // The parts of an explanation: the caller, what is left of its limits, and each reason in words.
 import { eq } from 'drizzle-orm';
-import { capacityOf } from '../core/counting/capacity.ts';
+import { capacityOf, drainMs, hasBurst } from '../core/counting/capacity.ts';
 import type { Outcome } from '../core/counting/check.ts';
 import { hashApiKey } from '../core/matching/api-key.ts';
 import type { Caller } from '../core/matching/caller.ts';
@@ -133,13 +133,24 @@ function together(check: RuleCheck, outcomes: readonly Outcome[], nowMs: number)
   const used = here.reduce((sum, { remaining }) => sum + capacity - remaining, 0);
   const remaining = Math.max(0, capacity - used);
   const allowed = remaining >= check.cost && here.every((outcome) => outcome.allowed);
-  const resetAtMs = Math.max(nowMs, ...here.map((outcome) => outcome.resetAtMs));
+  const resetAtMs = togetherResetAtMs(check, here, nowMs);
   // An upper bound: when one region no longer denies, or no charge counts there any more.
   const waits = here.flatMap((one) =>
     one.allowed ? Math.max(1, one.resetAtMs - nowMs) : (one.retryAfterMs ?? []),
   );
   const retryAfterMs = allowed ? 0 : check.cost > capacity ? undefined : Math.min(...waits);
   return { allowed, remaining, resetAtMs, retryAfterMs, granted: 0, delayMs: 0 };
+}
+
+/** What buckets of all regions hold together drains at the pace of the whole limit. */
+function togetherResetAtMs(check: RuleCheck, here: readonly Outcome[], nowMs: number): number {
+  if (!hasBurst(check)) return Math.max(nowMs, ...here.map(({ resetAtMs }) => resetAtMs));
+  const { algorithm, limit, extra, windowMs } = check;
+  const buckets = here.map(({ remaining, resetAtMs }) => {
+    const freeInMs = resetAtMs - nowMs;
+    return { algorithm, limit, extra, windowMs, remaining, freeInMs };
+  });
+  return nowMs + drainMs(buckets, limit);
 }
 
 export type Applying = Extract<RuleExplanation, { readonly reason: 'applies' }>;

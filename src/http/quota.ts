@@ -14,6 +14,8 @@ import { createLedger } from '../limiter/ledger.ts';
 import type { Regions } from '../limiter/region.ts';
 import type { DecisionRequest, RequestPlan } from '../limiter/round.ts';
 import { readClientRequest } from './client-request.ts';
+import { incidentOf } from './decision-report.ts';
+import { setIncidentHeaders } from './headers.ts';
 import { type Identity, type IdentityOptions, identify, planByIdentity } from './identity.ts';
 import type { Log } from './log.ts';
 import { REDUCED_RETRY_SECONDS, refusal, unknownRegion } from './refusals.ts';
@@ -74,8 +76,9 @@ export function createQuota(services: QuotaServices) {
       caller: describeCaller(identity.caller, tier),
       limits: limitsIn(decision),
     });
-    if (!decision.isStale) kept.set(keyOf(identity, regions), body, now() + KEEP_MS);
-    return answer(body, decision.isStale && services.showsDegraded);
+    const incident = incidentOf(decision, identity);
+    if (!incident) kept.set(keyOf(identity, regions), body, now() + KEEP_MS);
+    return answer(body, services.showsDegraded ? incident : undefined);
   };
 
   return async (request: Request, afterResponse: AfterResponse): Promise<Response> => {
@@ -138,14 +141,11 @@ const toLimit = ({ check: { rule, full, windowMs }, outcome }: CheckResult<RuleC
   retryAfterMs: outcome.retryAfterMs ?? null,
 });
 
-const answer = (body: string, showsStale = false) =>
-  new Response(body, {
-    headers: {
-      'Content-Type': 'application/json',
-      'Cache-Control': 'no-store',
-      ...(showsStale && { 'X-Weir-Degraded': 'stale-rules' }),
-    },
-  });
+function answer(body: string, incident?: ReturnType<typeof incidentOf>): Response {
+  const headers = new Headers({ 'Content-Type': 'application/json', 'Cache-Control': 'no-store' });
+  if (incident) setIncidentHeaders(headers, incident);
+  return new Response(body, { headers });
+}
 
 const methodNotAllowed = () =>
   problem(

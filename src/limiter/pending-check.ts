@@ -1,6 +1,6 @@
 // One check of a request while the isolate asks regions: the answer of each region, and the result.
 
-import { capacityOf } from '../core/counting/capacity.ts';
+import { capacityOf, drainMs, hasBurst } from '../core/counting/capacity.ts';
 import { type Outcome, outcomeWith } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/decision.ts';
 import { isStandIn, type RuleCheck } from '../core/matching/plan.ts';
@@ -94,18 +94,51 @@ export function denialOf(one: Pending): CheckResult<RuleCheck> | undefined {
   return { check, outcome: { ...nearest, retryAfterMs } };
 }
 
-/** The outcome for the whole limit, less the units that this and the earlier regions have used. */
+/**
+ * The outcome for the whole limit, less the units that this and the earlier regions have used. A bucket drains at the
+ * pace of the whole limit.
+ */
 export function asWhole({ placed, verdicts }: Pending, check: RuleCheck, outcome: Outcome): Outcome {
   if (!isShared(placed)) return outcome;
-  const used = verdicts.size === 0 ? 0 : usedElsewhere(verdicts, check);
-  const remaining = outcome.remaining + capacityOfAll(placed) - capacityOf(check) - used;
-  return remaining > outcome.remaining ? outcomeWith(outcome, { remaining }) : outcome;
+  const others = verdicts.size === 0 ? NO_ANSWERS : answersElsewhere(verdicts, check);
+  const remaining = outcome.remaining + capacityOfAll(placed) - capacityOf(check) - usedIn(others);
+  const resetAtMs = wholeResetAtMs(check, outcome, others);
+  const isSame = remaining <= outcome.remaining && resetAtMs === outcome.resetAtMs;
+  return isSame
+    ? outcome
+    : outcomeWith(outcome, { remaining: Math.max(remaining, outcome.remaining), resetAtMs });
 }
 
-function usedElsewhere(verdicts: Pending['verdicts'], check: RuleCheck): number {
-  const others = [...verdicts.values()].filter((one) => one.outcome && one.check.region !== check.region);
-  return others.reduce((sum, one) => sum + capacityOf(one.check) - (one.outcome?.remaining ?? 0), 0);
+interface Answered {
+  readonly check: RuleCheck;
+  readonly outcome: Outcome;
 }
+
+const NO_ANSWERS: readonly Answered[] = [];
+
+const answersElsewhere = (verdicts: Pending['verdicts'], { region }: RuleCheck): readonly Answered[] =>
+  [...verdicts.values()].flatMap(({ check, outcome }) =>
+    outcome && check.region !== region ? [{ check, outcome }] : [],
+  );
+
+const usedIn = (answers: readonly Answered[]): number =>
+  answers.reduce((sum, { check, outcome }) => sum + capacityOf(check) - outcome.remaining, 0);
+
+function wholeResetAtMs(check: RuleCheck, outcome: Outcome, others: readonly Answered[]): number {
+  const { nowMs, resetAtMs } = outcome;
+  const isAlone = others.length === 0 && check.limit === check.full.limit;
+  if (isAlone || nowMs === undefined || !hasBurst(check)) return resetAtMs;
+  return nowMs + drainMs([{ check, outcome }, ...others].map(toBucket), check.full.limit);
+}
+
+const toBucket = ({ check: { algorithm, limit, extra, windowMs }, outcome }: Answered) => ({
+  algorithm,
+  limit,
+  extra,
+  windowMs,
+  remaining: outcome.remaining,
+  freeInMs: outcome.resetAtMs - (outcome.nowMs ?? outcome.resetAtMs),
+});
 
 function capacityOfAll({ check: { algorithm }, parts }: PlacedCheck): number {
   let sum = 0;

@@ -5,6 +5,7 @@ import { policiesIn } from '../http/headers-harness.ts';
 import { startWeir } from '../shared/weir.ts';
 
 const HOUR = 3_600;
+const BUCKETS = ['token-bucket', 'leaky-bucket', 'gcra'] as const;
 const RULES = [
   { name: 'per "ip" – %', resource: '/api/*', scope: 'ip', algorithm: 'fixed-window', limit: 20 },
   { name: 'bucket', resource: '/api/search', scope: 'ip', algorithm: 'token-bucket', limit: 2 },
@@ -17,10 +18,22 @@ const RULES = [
     limitName: 'exports',
     cost: 9,
   },
+  ...BUCKETS.map((algorithm) => ({
+    resource: `/even/${algorithm}`,
+    scope: 'ip',
+    algorithm,
+    limit: 30,
+    windowSeconds: 60,
+  })),
   { name: 'calls', resource: '/calls', scope: 'apiKey', algorithm: 'fixed-window', limitName: 'calls' },
 ];
 /** Longer than an isolate trusts rules without confirmation. */
 const IDLE_MS = 700;
+
+interface Limit {
+  readonly rule: string;
+  readonly resetAt: string;
+}
 
 let weir: Weir;
 beforeAll(async () => {
@@ -40,6 +53,25 @@ const parametersIn = (headers: Headers, field: 'RateLimit' | 'RateLimit-Policy')
   policiesIn(headers, field).map(({ name, parameters }) => [name, parameters]);
 
 describe('headers', () => {
+  it.each(BUCKETS)(
+    'say when the whole %s is full again, although a region has a part of it',
+    async (algorithm) => {
+      const path = `/even/${algorithm}`;
+      const ip = freshIp();
+      const sentAtSeconds = Math.floor(Date.now() / 1_000);
+      const { headers } = await weir.call(path, { ip });
+      const heardAtSeconds = Math.ceil(Date.now() / 1_000);
+      // A unit comes back every two seconds.
+      expect(parametersIn(headers, 'RateLimit')).toEqual([[`even-${algorithm}-ip`, { r: 29, t: 2 }]]);
+      const reset = Number(headers.get('X-RateLimit-Reset'));
+      expect(reset).toBeGreaterThanOrEqual(sentAtSeconds + 2);
+      expect(reset).toBeLessThanOrEqual(heardAtSeconds + 2);
+      const quota = (await (await weir.call('/_weir/quota', { ip })).json()) as { limits: Limit[] };
+      const limit = quota.limits.find(({ rule }) => rule === `even-${algorithm}-ip`);
+      expect(Math.ceil(Date.parse(limit?.resetAt ?? '') / 1_000)).toBe(reset);
+    },
+  );
+
   it('name every enforced policy of an admitted request', async () => {
     const startedAtMs = performance.now();
     const { status, headers } = await weir.call('/api/search');
@@ -101,6 +133,7 @@ describe('the quota', () => {
       'api-all-ip: 17 of 20',
       'api-search-ip: 2 of 2',
       'calls-key: 2 of 2',
+      ...BUCKETS.map((algorithm) => `even-${algorithm}-ip: 30 of 30`).sort(),
       'export-ip: 5 of 5',
     ]);
   });

@@ -76,11 +76,15 @@ export interface Outcome {
  */
 export const outcomeWith = (
   outcome: Outcome,
-  { remaining = outcome.remaining, nowMs = outcome.nowMs }: Partial<Pick<Outcome, 'remaining' | 'nowMs'>>,
+  {
+    remaining = outcome.remaining,
+    resetAtMs = outcome.resetAtMs,
+    nowMs = outcome.nowMs,
+  }: Partial<Pick<Outcome, 'remaining' | 'resetAtMs' | 'nowMs'>>,
 ): Outcome => ({
   allowed: outcome.allowed,
   remaining,
-  resetAtMs: outcome.resetAtMs,
+  resetAtMs,
   retryAfterMs: outcome.retryAfterMs,
   granted: outcome.granted,
   delayMs: outcome.delayMs,
