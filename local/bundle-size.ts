@@ -6,8 +6,8 @@ import { buildWorker } from './bundle.ts';
 import { measureModules } from './module-sizes.ts';
 
 /** A larger gateway makes every cold start slower. */
-const GATEWAY_KIB = 101;
-const ALL_KIB = 377;
+const GATEWAY_KIB = 102;
+const ALL_KIB = 378;
 
 function hold(what: string, kib: number, budgetKib: number): void {
   console.log(`${what}: ${kib.toFixed(1)} KiB gzip, budget ${budgetKib} KiB`);

@@ -1,6 +1,6 @@
 // Whose usage the charges of a call are. One call can have checks of several subjects, and several checks of one.
 import type { Caller } from '../core/matching/caller.ts';
-import type { RuleCheck } from '../core/matching/plan.ts';
+import { ownIdOf, type RuleCheck } from '../core/matching/plan.ts';
 import type { RegionCharge } from './charge-id.ts';
 import type { PlannedCheck } from './check-plan.ts';
 
@@ -22,8 +22,8 @@ export function subjectsOf(planned: readonly PlannedCheck[]): Subject[] {
   });
 }
 
-/** Regions count copies of a check, so a check is found by its counter. */
-export const counterOf = ({ key, id }: RuleCheck) => `${key} ${id}`;
+/** Regions count copies of a check, some as stand-ins, so a check is found by the rule's own counter. */
+export const counterOf = (check: RuleCheck) => `${check.key} ${ownIdOf(check)}`;
 
 /** Shadow rules leave no usage. */
 export function usageOf(check: RuleCheck, subjects: readonly Subject[]): RegionCharge['usage'] {
