@@ -1,4 +1,5 @@
 // Guessing tokens from outside, and sending bodies to Weir's own paths before it knows who asks.
+import { request } from 'node:http';
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freshIp, type IsolateName, type Weir } from '../../local/weir.ts';
@@ -168,5 +169,18 @@ describe('a body of the admin route', () => {
       413,
       expect.objectContaining({ code: 'body-too-large', detail: 'At most 1 MiB.' }),
     ]);
+  });
+
+  it.each(['GET', 'HEAD'])('means nothing in a %s', async (method) => {
+    const { promise, resolve, reject } = Promise.withResolvers<number | undefined>();
+    const headers = { 'CF-Connecting-IP': freshIp(), 'Content-Length': '2', ...bearer(TOKENS.admin) };
+    // fetch sends no body with these methods.
+    request(`${weir.isolates.urls['one']}/_weir/admin/tiers`, { method, headers }, (answer) => {
+      answer.resume();
+      resolve(answer.statusCode);
+    })
+      .on('error', reject)
+      .end('{}');
+    expect(await promise).toBe(200);
   });
 });
