@@ -92,13 +92,18 @@ export class CheckError extends Error {
 
 const name = such(
   such(
-    textFrom(1, 'must not be empty'),
-    ({ length }) => length <= MAX_CHARACTERS,
-    `must have at most ${MAX_CHARACTERS} characters`,
+    such(
+      textFrom(1, 'must not be empty'),
+      ({ length }) => length <= MAX_CHARACTERS,
+      `must have at most ${MAX_CHARACTERS} characters`,
+    ),
+    // No store could tell such a text from others.
+    (given) => given.isWellFormed(),
+    'has half of a surrogate pair, which is not a character',
   ),
-  // No store could tell such a text from others.
-  (given) => given.isWellFormed(),
-  'has half of a surrogate pair, which is not a character',
+  // Postgres would refuse the whole batch of records, and with it the records of others.
+  (given) => !given.includes('\0'),
+  'has a NUL character, which Postgres cannot store',
 );
 const cost = such(
   wholeNumber,

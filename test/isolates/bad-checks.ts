@@ -21,6 +21,7 @@ export const BAD_CHECKS: readonly (readonly [body: object, problem: string])[] =
     { rule: 'jobs', subject: 'a', idempotencyKey: '\udc00' },
     'idempotencyKey: has half of a surrogate pair, which is not a character',
   ],
+  [{ rule: 'jobs', subject: 'a\0' }, 'subject: has a NUL character, which Postgres cannot store'],
   [{ rule: 'jobs', subject: 'a', cost: 0 }, 'cost: must be from 1 to 1000000000'],
   [{ rule: 'jobs', subject: 'a', colour: 1 }, 'the body: Unrecognized key: "colour"'],
   [{ checks: [] }, 'checks[0]: is missing'],
