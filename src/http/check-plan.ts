@@ -93,11 +93,11 @@ const limitsFor = (
 const checkedRules = new WeakMap<CompiledRule, CompiledRule>();
 
 /**
- * The rule without leases, because another isolate could not give leased units back. Each rule has one copy, because
- * the limiter caches placements by rule object.
+ * The rule without leases, because another isolate could not give leased units back, and without remembered denials,
+ * because a refund ends them early. Each rule has one copy, because the limiter caches placements by rule object.
  */
 function checkedRule(counter: CompiledRule): CompiledRule {
-  const made = checkedRules.get(counter) ?? { ...counter, lease: false };
+  const made = checkedRules.get(counter) ?? { ...counter, lease: false, isReturnable: true };
   checkedRules.set(counter, made);
   return made;
 }

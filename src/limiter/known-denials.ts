@@ -86,7 +86,7 @@ function isLasting({
   if (traitsOf(algorithm).holdsSeats || countDenied || isShadow) return false;
   // The block may end before there is room, and then the next request must begin a new one.
   if (blockMs && (blockMs < 2 * windowMs || cost > limit)) return false;
-  return rule.action === 'reject' && !rule.refundOnError && !rule.costFromOrigin;
+  return rule.action === 'reject' && !rule.refundOnError && !rule.costFromOrigin && !rule.isReturnable;
 }
 
 function outcomeAt({ askedAtMs, answeredAtMs, outcome }: Denial, nowMs: number): Outcome {

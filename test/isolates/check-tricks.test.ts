@@ -63,6 +63,27 @@ describe('an id that was used once', () => {
   });
 });
 
+describe('units that were given back', () => {
+  const everywhere = [
+    { isolate: 'one', region: 'us' },
+    { isolate: 'two', region: 'eu' },
+  ] as const;
+
+  it.each([
+    ['refund', {}],
+    ['settle', { cost: 999 }],
+  ])('by %s can be charged at once, in isolates that have denied the subject, too', async (how, more) => {
+    const subject = `gets back by ${how}`;
+    const one = { rule: 'jobs', subject };
+    const { id } = (await post('', { ...one, cost: 1_000 })).body;
+    for (const where of [...everywhere, ...everywhere])
+      expect((await post('', one, where)).body.allowed).toBe(false);
+    expect((await post(`/${how}`, { id, ...more })).status).toBe(204);
+    expect((await post('', one, everywhere[0])).body.allowed).toBe(true);
+    expect((await post('', one, everywhere[1])).body.allowed).toBe(how === 'refund');
+  });
+});
+
 describe('an idempotency key in a header', () => {
   it.each([
     ['an empty one', ''],

@@ -37,6 +37,8 @@ export type CompiledRule = PublishedRule &
     readonly isBound?: true;
     /** The route and method that have this counter for themselves (variants.ts). */
     readonly variant?: string;
+    /** For a check without a request: whoever has its id can give the charge back. */
+    readonly isReturnable?: true;
   };
 
 /** The limits of a rule; none if it allows or multiplies. */
