@@ -27,7 +27,7 @@ export function createAdminApp(services: AdminServices, gate: Gate = createGate(
     if (isRead(c.req.raw)) return next();
     const mostBytes = c.req.path === IMPORT_PATH ? MAX_BYTES_OF_AN_IMPORT : MAX_BYTES;
     const { raw } = c.req;
-    const body = raw.body && (await readAtMost(raw.body, mostBytes));
+    const body = raw.body && (await readAtMost(raw, mostBytes));
     if (body === undefined) return bodyTooLarge(mostBytes);
     const isMissing = !body || isBlank(body);
     // Without this, a missing body would replace a row with defaults.

@@ -1,8 +1,14 @@
 // Reads a body up to a bound. It counts the bytes that arrive, because nobody must send a length, or a true one.
 
-/** Undefined if the body is longer. The rest is then not read. */
+/** Of a longer body, Weir discards this much if the client has stated its length. */
+const MAX_DISCARDED_BYTES = 10 * 1024 * 1024;
+
+/**
+ * Undefined if the body is longer. Many clients and proxies read no answer before they have sent all they announced, and
+ * lose it with the connection. So the rest of an announced body is discarded first, unless it is very long.
+ */
 export async function readAtMost(
-  body: ReadableStream<Uint8Array> | null,
+  { body, headers }: Pick<Request, 'body' | 'headers'>,
   mostBytes: number,
 ): Promise<Uint8Array<ArrayBuffer> | undefined> {
   const chunks: Uint8Array[] = [];
@@ -13,8 +19,9 @@ export async function readAtMost(
     if (done || !value) break;
     size += value.length;
     if (size > mostBytes) {
-      // Not awaited: the client need not have stopped sending when it gets the answer.
-      void reader?.cancel().catch(() => {});
+      const announced = Number(headers.get('Content-Length') ?? Number.POSITIVE_INFINITY);
+      if (announced > MAX_DISCARDED_BYTES) void reader?.cancel().catch(() => {});
+      else while (!((await reader?.read())?.done ?? true));
       return undefined;
     }
     chunks.push(value);

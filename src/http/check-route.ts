@@ -93,7 +93,7 @@ const toVerdict = (token: CheckToken | undefined) =>
   token ? ({ kind: 'actor', role: token.role } as const) : ({ kind: 'refused' } as const);
 
 async function readBody(request: Request): Promise<unknown> {
-  const bytes = await readAtMost(request.body, MAX_BYTES);
+  const bytes = await readAtMost(request, MAX_BYTES);
   if (!bytes) throw new CheckError(413, 'body-too-large', ['the body: at most 64 KiB']);
   try {
     return JSON.parse(new TextDecoder().decode(bytes));

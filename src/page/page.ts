@@ -87,7 +87,7 @@ async function logInAgain(request: Request, answer: Response): Promise<Response>
 
 /** Undefined if the form is too long. Anybody can send one, so Weir reads no more of it than a token needs. */
 async function tokenIn(request: Request): Promise<string | undefined> {
-  const bytes = await readAtMost(request.body, MAX_FORM_BYTES);
+  const bytes = await readAtMost(request, MAX_FORM_BYTES);
   if (!bytes) return undefined;
   const text = new TextDecoder().decode(bytes);
   // A token has only characters that a header can hold.
