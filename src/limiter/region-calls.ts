@@ -95,8 +95,9 @@ export function createRegionCalls({
   /**
    * The first call to the nearest region leaves time for the next region. A far region gets the time that its distance
    * takes, and so does the nearest if it is asked after a far one. If the nearest region did not answer, a region of
-   * unknown distance gets no more than the time that is left. A stand-in gets enough time, although the owner may have
-   * used it up: without the stand-in, nobody would count the request.
+   * unknown distance gets no more than the time that is left. A stand-in, or a region that is asked after a far one, gets
+   * enough time, although a far owner may have used it up. Otherwise it would seem to be gone, too, and isolates would
+   * not agree on the stand-in.
    */
   const givenMs = (region: LimiterRegion, turns: readonly Turn[], request: CountRequest, round: number) => {
     const [nearest] = request.regions;
@@ -105,8 +106,9 @@ export function createRegionCalls({
     if (region === nearest && round === 0)
       return leftMs / (turns.some(({ ones: [one] }) => hasOther(one, request)) ? 2 : 1);
     const isPatient = turns.every(({ ones: [one] }) => !isUnanswered(one.verdicts.get(nearest.name)));
-    const againMs = region === nearest ? AGAIN_MS : 0;
-    const leastMs = turns.some(({ check }) => isStandIn(check)) ? totalMs * FAIR_PART : againMs;
+    const isAfterFar = region !== nearest && isPatient;
+    const mustFit = isAfterFar || turns.some(({ check }) => isStandIn(check));
+    const leastMs = mustFit ? totalMs * FAIR_PART : region === nearest ? AGAIN_MS : 0;
     return region.distance.fitMs(Math.max(leastMs, leftMs), isPatient);
   };
 

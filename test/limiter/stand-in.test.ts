@@ -30,7 +30,7 @@ function openWorld() {
       const decided = await isolate.decide({ plan: async () => ({ kind: 'checks', checks }), ledger });
       return { ...decided, ledger };
     };
-    return { decide, settle: isolate.settle };
+    return { decide, settle: isolate.settle, regions: own };
   };
   return { us, eu, ap, openAt };
 }
@@ -86,6 +86,24 @@ it('a region whose parts were ceded to it is stood in for, and counts again when
   expect(us.peek(near())?.remaining).toBe(LIMIT - 3 - back);
   // Nothing was merged back, and the other regions have counted nothing of their own.
   for (const region of [eu, ap]) expect(region.peek(near())?.cededTo).toBe('us');
+});
+
+it('a far owner that uses up the time does not make the stand-in look gone', async () => {
+  const { us, eu, openAt } = openWorld();
+  const other = openAt(0);
+  for (let i = 0; i < 3; i += 1) await other.decide([near()]);
+  await other.settle();
+  us.does.run = hangingRun;
+  // eu answers much later than usual, but still soon. This isolate does not know yet that eu has ceded its part.
+  const { run } = eu.does;
+  eu.does.run = async (call, signal) => {
+    await new Promise((resolve) => setTimeout(resolve, DEADLINE_MS / 8));
+    return run(call, signal);
+  };
+  const isolate = openAt(2);
+  for (const { distance } of isolate.regions) distance.note(1);
+  const { decision } = await isolate.decide([near()]);
+  expect(decision).toMatchObject({ kind: 'counted', results: [{ check: { region: 'eu' } }] });
 });
 
 it('if the stand-in is gone, too, the next region stands in, with the limit once more', async () => {
