@@ -43,7 +43,7 @@ it.each([
   ['/tenants', { id: 'whole', name: '\ud800' }, 'name'],
   ['/keys', { userId: '\ud800' }, 'userId'],
   ['/lists', { list: 'deny', kind: 'user', value: '\ud800' }, 'value'],
-  ['/rules', { ...LOGINS, name: 'half', subjects: ['\ud800'] }, 'subjects[0]'],
+  ['/rules', { ...LOGINS, name: 'half', subjects: ['\ud800'] }, '#/subjects/0'],
 ])('%s refuses %j: Postgres would store another text', async (path, body, field) => {
   const answer = await admin.call(path, { method: 'POST', body });
   const problem = await answer.text();
