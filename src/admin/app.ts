@@ -51,7 +51,8 @@ export function createAdminApp(services: AdminServices, gate: Gate = createGate(
 
 /** A body that only declares itself as JSON, where none is needed, counts as an object without fields. */
 const withoutBody = (request: Request): Request =>
-  request.headers.has('Content-Type') ? new Request(request, { body: '{}' }) : request;
+  // Bytes, because a text would name its type. A new request, because the body of this one may have been read.
+  new Request(request, { body: request.headers.has('Content-Type') ? '{}' : new Uint8Array() });
 
 const isRead = ({ method }: Request) => method === 'GET' || method === 'HEAD';
 
