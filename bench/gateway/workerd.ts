@@ -57,7 +57,7 @@ export interface Workerd extends AsyncDisposable {
 
 // The package has no types. This is the path of the program.
 const { default: binary } = createRequire(import.meta.url)('workerd') as { default: string };
-const START_MS = 20_000;
+const START_MS = 120_000;
 
 export async function serveWorkers(options: ServeOptions): Promise<Workerd> {
   const { folder, workers, under = [], inspect = false } = options;
