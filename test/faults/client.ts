@@ -20,7 +20,7 @@ export interface Ask {
 export interface Answer {
   readonly ask: Ask & { readonly isolate: IsolateName };
   readonly status: number;
-  /** X-Weir-Degraded and X-Weir-Fallback. `slow` is left out: a busy machine answers late without any fault. */
+  /** X-Weir-Degraded and X-Weir-Fallback. */
   readonly degraded: string | undefined;
   readonly fallback: string | undefined;
   readonly header: (name: string) => string | undefined;
@@ -65,8 +65,7 @@ export function openClient(weir: Weir): Client {
       signal: AbortSignal.timeout(GIVE_UP_MS),
     });
     const header = (name: string) => headers[name.toLowerCase()]?.toString();
-    const [reason, fallback] = [header('X-Weir-Degraded'), header('X-Weir-Fallback')];
-    const degraded = reason === 'slow' ? undefined : reason;
+    const [degraded, fallback] = [header('X-Weir-Degraded'), header('X-Weir-Fallback')];
     const answeredAtMs = Date.now();
     return { ask: { ...asked, isolate }, status, degraded, fallback, header, sentAtMs, answeredAtMs };
   };
