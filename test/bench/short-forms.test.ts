@@ -15,7 +15,14 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 /** A bench takes seconds. This ends one that never would. */
 const TIMEOUT_MS = 300_000;
 /** What a busy machine does to requests. Any other reason is a bug of the bench, or of Weir. */
-const REASONS_OF_A_BUSY_MACHINE = ['timeout', 'breaker-open', 'no-rules', 'stale-rules', OLDER_LIMIT];
+const REASONS_OF_A_BUSY_MACHINE = [
+  'timeout',
+  'breaker-open',
+  'stand-in',
+  'no-rules',
+  'stale-rules',
+  OLDER_LIMIT,
+];
 
 type Json = Readonly<Record<string, unknown>>;
 

@@ -7,9 +7,21 @@ import { createModel } from './breaker-model.ts';
 
 const START_MS = 1_800_000_000_000;
 
+type Step =
+  | { readonly do: 'wait'; readonly ms: number }
+  | { readonly do: 'enter' | 'probe' }
+  | { readonly do: 'report'; readonly which: number; readonly hasFailed: boolean };
+
+const call = (hasFailed: boolean): Step[] => [{ do: 'enter' }, { do: 'report', which: 0, hasFailed }];
+/** Fewer than half of the calls have failed, but the last five have. */
+const SUCCESSES_THEN_FIVE_FAILURES = [
+  ...Array.from({ length: 6 }, () => call(false)).flat(),
+  ...Array.from({ length: 5 }, () => call(true)).flat(),
+];
+
 it('the breaker behaves like a model that keeps everything and searches it from end to end', () => {
   const passedMs = fc.oneof(fc.nat(300), fc.constantFrom(749, 750, 999, 1_000, 1_250, 59_999, 60_000));
-  const step = fc.oneof(
+  const step: fc.Arbitrary<Step> = fc.oneof(
     { weight: 1, arbitrary: passedMs.map((ms) => ({ do: 'wait', ms }) as const) },
     { weight: 4, arbitrary: fc.constant({ do: 'enter' } as const) },
     { weight: 2, arbitrary: fc.constant({ do: 'probe' } as const) },
@@ -48,6 +60,6 @@ it('the breaker behaves like a model that keeps everything and searches it from 
         expect(real.state(nowMs)).toBe(model.state(nowMs));
       }
     }),
-    { numRuns: rounds(400) },
+    { numRuns: rounds(400), examples: [[0, SUCCESSES_THEN_FIVE_FAILURES]] },
   );
 });

@@ -21,7 +21,9 @@ export function createModel(random: number) {
   const mustOpen = (nowMs: number) => {
     const recent = era.results.slice(-20).filter(({ atMs }) => nowMs - atMs < 60_000);
     const failures = recent.filter(({ hasFailed }) => hasFailed).length;
-    return failures >= 5 && failures * 2 >= recent.length;
+    const lastFive = recent.slice(-5);
+    const haveLastFiveFailed = lastFive.length === 5 && lastFive.every(({ hasFailed }) => hasFailed);
+    return haveLastFiveFailed || (failures >= 5 && failures * 2 >= recent.length);
   };
 
   const state = (nowMs: number): BreakerState =>
