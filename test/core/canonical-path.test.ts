@@ -31,13 +31,6 @@ describe('canonicalPath', () => {
     'leaves %s as it was sent',
     (raw) => expect(pathOf(raw)).toBe(raw),
   );
-
-  it('takes less than a second for long paths of escapes or dots', () => {
-    const hostile = [`/%${'25'.repeat(30_000)}`, `/${'%25'.repeat(30_000)}`, '/..'.repeat(30_000)];
-    const start = performance.now();
-    for (const raw of hostile) canonicalPath(raw);
-    expect(performance.now() - start).toBeLessThan(1_000);
-  });
 });
 
 // Pieces that interact with each other, in any order.

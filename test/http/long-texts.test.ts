@@ -73,6 +73,7 @@ const READERS: Readonly<Record<string, (text: string) => unknown>> = {
   'a path': (text) => {
     canonicalPath(`/${text}`);
     canonicalPath(`/${text}!`);
+    canonicalPath(`/%${text}`);
   },
   'the extensions of a file': (text) => {
     withoutExtension(`/${text}`);
@@ -111,6 +112,9 @@ const PIECES = [
   '.a',
   'a.a.',
   '%41',
+  '%25',
+  '25',
+  '/..',
   'a:',
   'a/',
   '-',

@@ -66,9 +66,12 @@ describe('headers', () => {
       const reset = Number(headers.get('X-RateLimit-Reset'));
       expect(reset).toBeGreaterThanOrEqual(sentAtSeconds + 2);
       expect(reset).toBeLessThanOrEqual(heardAtSeconds + 2);
+      // A region's part drains more slowly than the whole limit. So the whole is free a little later, the later one asks.
       const quota = (await (await weir.call('/_weir/quota', { ip })).json()) as { limits: Limit[] };
       const limit = quota.limits.find(({ rule }) => rule === `even-${algorithm}-ip`);
-      expect(Math.ceil(Date.parse(limit?.resetAt ?? '') / 1_000)).toBe(reset);
+      const quotaReset = Math.ceil(Date.parse(limit?.resetAt ?? '') / 1_000);
+      expect(quotaReset).toBeGreaterThanOrEqual(reset);
+      expect(quotaReset).toBeLessThanOrEqual(Math.ceil(reset + Date.now() / 1_000 - sentAtSeconds));
     },
   );
 
