@@ -152,10 +152,21 @@ export function readCall(body: unknown): ReadCall {
 
 const omitKey = ({ idempotencyKey: _, ...check }: Shaped<typeof single>) => check;
 
-/** The key in a header. It must be like one in the body: an empty key would be the same for all calls without one. */
+/** What the runtime puts in place of bytes that are not UTF-8, such as those of an `ü` in Latin-1. */
+const REPLACED = '\ufffd';
+const keyHeader = such(
+  name,
+  (given) => !given.includes(REPLACED),
+  'must be UTF-8; fetch() sends it as Latin-1, so a key with other characters than those of ASCII belongs into the body',
+);
+
+/**
+ * The key in a header. It must be like one in the body: an empty key would be the same for all calls without one, and
+ * keys that differ only in replaced characters would be the same.
+ */
 export function readKeyHeader(value: string | null): string | undefined {
   const problems: string[] = [];
-  const key = value === null ? undefined : name(value, 'Idempotency-Key', problems);
+  const key = value === null ? undefined : keyHeader(value, 'Idempotency-Key', problems);
   if (problems.length > 0) throw new CheckError(400, 'invalid-body', problems);
   return key;
 }

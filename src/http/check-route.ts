@@ -96,11 +96,14 @@ async function readBody(request: Request): Promise<unknown> {
   const bytes = await readAtMost(request, MAX_BYTES);
   if (!bytes) throw new CheckError(413, 'body-too-large', ['the body: at most 64 KiB']);
   try {
-    return JSON.parse(new TextDecoder().decode(bytes));
+    return JSON.parse(UTF8.decode(bytes));
   } catch {
-    throw new CheckError(400, 'invalid-json', ['the body: is not JSON']);
+    throw new CheckError(400, 'invalid-json', ['the body: is not JSON in UTF-8']);
   }
 }
+
+/** Throws at bytes that are not UTF-8. Otherwise subjects that differ only in such bytes would share a counter. */
+const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
 
 const NOT_STORED = { headers: { 'Cache-Control': 'no-store' } };
 const NOT_POSTED = { status: 405, code: 'method-not-allowed', title: 'Checks accept only POST' };

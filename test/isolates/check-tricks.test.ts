@@ -95,6 +95,42 @@ describe('an idempotency key in a header', () => {
       body: { code: 'invalid-body', problems: [expect.stringMatching(/^Idempotency-Key: must /)] },
     });
   });
+
+  it('must be UTF-8: two keys in Latin-1 are never taken for one, so that the second call is not free', async () => {
+    // fetch() sends these characters as one byte each.
+    for (const key of ['order for Müller', 'order for Möller']) {
+      const headers = { 'Idempotency-Key': key };
+      expect(await post('', { rule: 'jobs', subject: 'latin keys' }, { headers })).toMatchObject({
+        status: 400,
+        body: { problems: [expect.stringMatching(/^Idempotency-Key: must be UTF-8/)] },
+      });
+    }
+    expect(await remaining('latin keys')).toBe(1_000);
+  });
+});
+
+describe('a call that is not what it looks like', () => {
+  const send = (path: string, body: Buffer) =>
+    fetch(`${weir.isolates.urls.one}${path}`, {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${TOKEN}`, 'X-Weir-Region': 'us' },
+      body: new Uint8Array(body),
+    });
+
+  it('is refused if its body is not UTF-8, so that Müller and Möller in Latin-1 do not share a counter', async () => {
+    for (const subject of ['Müller', 'Möller']) {
+      const answer = await send(
+        '/_weir/check',
+        Buffer.from(JSON.stringify({ rule: 'jobs', subject }), 'latin1'),
+      );
+      expect([answer.status, await answer.json()]).toMatchObject([400, { code: 'invalid-json' }]);
+    }
+    const answer = await send(
+      '/_weir/check',
+      Buffer.from(JSON.stringify({ rule: 'jobs', subject: 'Müller' })),
+    );
+    expect(await answer.json()).toMatchObject({ results: [{ subject: 'Müller', remaining: 999 }] });
+  });
 });
 
 describe('an isolate that gets only checks', () => {
