@@ -1,5 +1,6 @@
 // POST /_weir/check, and /refund and /settle below it, for tokens of role `check` or `admin`.
 import { parseAuthorization } from '../core/authorization.ts';
+import { OWN_PREFIX } from '../core/matching/resource.ts';
 import { tooManyAttempts, UNAUTHORIZED } from '../core/own-problems.ts';
 import type { AfterResponse } from '../core/ports/after-response.ts';
 import { problem } from '../core/problem.ts';
@@ -11,6 +12,11 @@ import { unknownRegion } from './refusals.ts';
 import type { CheckToken, Services } from './services.ts';
 
 const MAX_BYTES = 64 * 1024;
+
+const CHECK = `${OWN_PREFIX}/check`;
+
+/** The whole path as the client wrote it. */
+const pathOf = ({ url }: Request): string => url.split(/[?#]/, 1)[0]?.replace(/^[^/]*\/\/[^/]*/, '') ?? '';
 
 const checksOf = new WeakMap<Services, Checks>();
 
@@ -46,13 +52,13 @@ export function createCheckRoute(services: Services) {
     if (!regions) return unknownRegion(services.regions);
     const body = await readBody(request);
     const asked = { regions, afterResponse };
-    switch (request.url.split(/[?#]/, 1)[0]?.split('/_weir/check')[1]) {
-      case '':
+    switch (pathOf(request)) {
+      case CHECK:
         return Response.json(await checks.check(withKey(request, body), asked), NOT_STORED);
-      case '/refund':
+      case `${CHECK}/refund`:
         await checks.refund(readRefunding(body).id, asked);
         return new Response(null, { status: 204 });
-      case '/settle': {
+      case `${CHECK}/settle`: {
         const { id, cost } = readSettling(body);
         await checks.settle(id, cost, asked);
         return new Response(null, { status: 204 });

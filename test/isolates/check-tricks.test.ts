@@ -131,6 +131,15 @@ describe('a call that is not what it looks like', () => {
     );
     expect(await answer.json()).toMatchObject({ results: [{ subject: 'Müller', remaining: 999 }] });
   });
+
+  it('is not found if its path only ends or begins like one of a check, and charges nothing', async () => {
+    const body = Buffer.from(JSON.stringify({ rule: 'jobs', subject: 'paths' }));
+    const paths = ['/_weir/check', '/refund/_weir/check', '/', '/refund/', '/_weir/check/refund', '/refunds'];
+    for (const path of paths)
+      expect([path, (await send(`/_weir/check${path}`, body)).status]).toEqual([path, 404]);
+    expect((await send('/_weir/check?a=/_weir/check', body)).status).toBe(200);
+    expect(await remaining('paths')).toBe(999);
+  });
 });
 
 describe('an isolate that gets only checks', () => {
