@@ -34,11 +34,17 @@ export interface KeyCacheOptions {
 export interface KeyCache {
   /** Undefined if none are known and none can be fetched. */
   current(afterResponse?: AfterResponse): Promise<JWTVerifyGetKey | undefined>;
-  /** Fetches the keys again, for an unknown key id; undefined if it is too early to ask again. */
-  refetched(afterResponse?: AfterResponse): Promise<JWTVerifyGetKey | undefined>;
+  /** Fetches the keys again, for an unknown key id; undefined if it is not known whether there are new ones. */
+  refetched(afterResponse?: AfterResponse): Promise<JWTVerifyGetKey | typeof UNCHANGED | undefined>;
 }
 
-/** The claims of a token, or undefined if there are no keys. Throws an error of jose if the token is invalid. */
+/** The keys were fetched a moment ago, so an unknown key id is made up. */
+const UNCHANGED = 'unchanged';
+
+/**
+ * The claims of a token, or undefined if there are no keys, or if its key may be a new one that could not be fetched.
+ * Throws an error of jose if the token is invalid.
+ */
 export async function verifyByKeys(
   keys: KeyCache,
   token: string,
@@ -50,9 +56,10 @@ export async function verifyByKeys(
   try {
     return await verifyBySet(known, token, expected);
   } catch (error) {
-    const newer = isUnknownKey(error) ? await keys.refetched(afterResponse) : undefined;
-    if (!newer) throw error;
-    return verifyBySet(newer, token, expected);
+    if (!isUnknownKey(error)) throw error;
+    const newer = await keys.refetched(afterResponse);
+    if (newer === UNCHANGED) throw error;
+    return newer && verifyBySet(newer, token, expected);
   }
 }
 
@@ -64,6 +71,8 @@ export function createKeyCache({ url, now, deadlineMs, onError }: KeyCacheOption
   let failedAtMs = Number.NEGATIVE_INFINITY;
 
   const ageMs = () => (known ? now() - known.fetchedAtMs : Number.POSITIVE_INFINITY);
+  /** False while a fetch is under way, and after one has failed. */
+  const isOfLastTry = () => known !== undefined && known.fetchedAtMs >= triedAtMs;
   const usable = () => (ageMs() < USABLE_MS ? known?.keys : undefined);
   const fail = (error: unknown) => {
     failedAtMs = now();
@@ -103,7 +112,9 @@ export function createKeyCache({ url, now, deadlineMs, onError }: KeyCacheOption
       return usable();
     },
     async refetched(afterResponse) {
-      return now() - triedAtMs < PAUSE_MS ? undefined : fetchKeys(afterResponse);
+      const pausedMs = now() - triedAtMs;
+      if (pausedMs < PAUSE_MS && isOfLastTry()) return UNCHANGED;
+      return pausedMs < PAUSE_AFTER_FAILURE_MS ? undefined : fetchKeys(afterResponse);
     },
   };
 }

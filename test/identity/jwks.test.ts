@@ -64,6 +64,44 @@ test('a token that came before its key was known is valid as soon as the key is 
   expect(await isolate.userOf(early)).toBe('alice');
 });
 
+/** An isolate that knows the first keys, a minute later. Since then there is a new key, and this token is signed by it. */
+async function openBeforeNewKey(options?: Parameters<typeof openIsolate>[0]) {
+  const isolate = openIsolate(options);
+  await isolate.userOf(await another());
+  const next = await newPair();
+  issuer.server.keys.push(await toJwk(next, 'rsa-2', 'RS256'));
+  issuer.nowMs += MINUTE_MS;
+  return { isolate, byNext: await token(lasting, next, 'rsa-2') };
+}
+
+test.each<KeyServer['mode']>(['hang', 'error'])(
+  'a token by a new key that cannot be fetched is not called invalid, and is valid soon after: %s',
+  async (mode) => {
+    const { isolate, byNext } = await openBeforeNewKey({ deadlineMs: 100 });
+    issuer.server.mode = mode;
+    expect(await isolate.verify(byNext)).toEqual({ kind: 'unavailable' });
+    issuer.nowMs += 4_999;
+    expect(await isolate.verify(byNext)).toEqual({ kind: 'unavailable' });
+    expect(issuer.server.requests).toHaveLength(2);
+
+    issuer.server.mode = 'good';
+    issuer.nowMs += 1;
+    expect(await isolate.userOf(byNext)).toBe('alice');
+  },
+);
+
+test('a token by a new key is not called invalid while another request fetches the key', async () => {
+  const { isolate, byNext } = await openBeforeNewKey();
+  issuer.server.delayMs = 50;
+  const madeUp = isolate.verify(await token(lasting, issuer.stranger, 'made-up'));
+  // By now the other request fetches the keys.
+  await expect.poll(() => issuer.server.requests).toHaveLength(2);
+  expect(await isolate.verify(byNext)).toEqual({ kind: 'unavailable' });
+  expect(await madeUp).toEqual({ kind: 'absent' });
+  expect(await isolate.userOf(byNext)).toBe('alice');
+  expect(issuer.server.requests).toHaveLength(2);
+});
+
 test.each<[string, KeyServer['mode']]>([
   ['answers with an error', 'error'],
   ['hangs', 'hang'],
