@@ -34,9 +34,14 @@ export function createOwnRoutes(services: Services): Hono {
   const isForTheGate = (request: Request, path: string) =>
     (path.startsWith(CHECK) || (isForAdmins(request) && isOpenToTokens(path))) && hasCredentials(request);
 
-  app.use(async ({ req: { raw, path } }, next) => {
+  app.use(async (c, next) => {
+    const { raw, path } = c.req;
     if (!isForAdmins(raw) && !isForEveryHost(path)) return nothingHere();
-    return (isForTheGate(raw, path) ? undefined : tooMany(raw)) ?? next();
+    const refused = isForTheGate(raw, path) ? undefined : tooMany(raw);
+    if (refused) return refused;
+    await next();
+    if (isOpenToTokens(path)) keepFromScripts(c.res.headers);
+    return undefined;
   });
   app.get('/health', async ({ req: { raw } }) => {
     // On other hosts, nobody learns more than a stranger, so that a script on a proxied page does not, either.
@@ -76,6 +81,16 @@ const PAGE_PATHS: ReadonlySet<string> = new Set([
 
 const isOpenToTokens = (path: string): boolean =>
   path.startsWith(`${OWN_PREFIX}/admin`) || path === HEALTH || path === `${OWN_PREFIX}/metrics`;
+
+/**
+ * A script on a proxied page of the same host may not ask for these answers. So it must not find them in the cache of
+ * the browser either, nor read a window in which it has opened one: a sandboxed document has no origin in common with
+ * any page. The description of the admin route has a policy of its own, and no secrets.
+ */
+function keepFromScripts(headers: Headers): void {
+  headers.set('Cache-Control', 'no-store');
+  if (!headers.has('Content-Security-Policy')) headers.set('Content-Security-Policy', 'sandbox');
+}
 
 /** These are for callers and monitors. Everything else is for admins, and with ADMIN_HOST no other host has it. */
 const isForEveryHost = (path: string): boolean =>

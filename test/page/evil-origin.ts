@@ -93,10 +93,17 @@ const ATTACK = String.raw`
     return statuses;
   }
 
+  /** 0: the cache of the browser has no such answer. */
+  const statusInCache = (path) =>
+    fetch(path, { cache: 'only-if-cached', mode: 'same-origin' }).then(({ status }) => status, () => 0);
+
   let opened;
   function popUp(url) { opened = window.open(url); }
   function readPopUp() {
     try { return opened.document.body.dataset.csrf ?? ''; } catch { return ''; }
+  }
+  function textOfPopUp() {
+    try { return opened.document.body.innerText; } catch { return ''; }
   }
 
   async function register() {

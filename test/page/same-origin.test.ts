@@ -126,6 +126,42 @@ describe('without ADMIN_HOST, on the host of the API', () => {
     },
   );
 
+  it.each(['/admin/rules', '/admin/export', '/admin/nothing', '/metrics', '/health'])(
+    'a proxied page reads no window in which it has opened %s, although the person sees it there',
+    async (path) => {
+      const context = await logIn(url);
+      const page = await openProxied(context, `${url}/`);
+      const opening = context.waitForEvent('page');
+      await page.evaluate(`popUp('/_weir${path}')`);
+      const popup = await opening;
+      await popup.waitForLoadState();
+      expect((await popup.innerText('body')).length).toBeGreaterThan(10);
+      expect(await page.evaluate('textOfPopUp()')).toBe('');
+    },
+  );
+
+  it('a script on a proxied page finds nothing of the admin route in the cache of the browser', async () => {
+    const context = await logIn(url);
+    const person = await context.newPage();
+    const paths = new Set<string>();
+    person.on('response', (answer) => {
+      const { pathname, search } = new URL(answer.url());
+      if (pathname.startsWith('/_weir/admin/')) paths.add(pathname + search);
+    });
+    await person.goto(`${url}/_weir/#/history`);
+    await person.waitForSelector('h1:has-text("History")');
+    await person.waitForLoadState('networkidle');
+    for (const path of ['/_weir/admin/export', '/_weir/admin/settings']) {
+      await person.evaluate(`fetch('${path}', {
+        headers: { 'X-Weir-Csrf': document.body.dataset.csrf },
+      }).then((answer) => answer.text())`);
+    }
+    expect([...paths]).toContain('/_weir/admin/history?limit=30');
+    const page = await openProxied(context, `${url}/`);
+    for (const path of paths)
+      expect(await page.evaluate<number>(`statusInCache(${JSON.stringify(path)})`), path).toBe(0);
+  });
+
   it.each(['fetch', 'preload'])(
     'a service worker of the API that takes the page by %s gets nothing, and the person learns why',
     async (way) => {

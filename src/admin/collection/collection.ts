@@ -75,7 +75,7 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
 
   app.openapi(operations.get, async (c) => {
     const row = await find(c.req.valid('param').id);
-    const headers = { ETag: toETag(row.revision), 'Cache-Control': 'private, no-cache' };
+    const headers = { ETag: toETag(row.revision) };
     if (isKnown(c.req.raw, row.revision)) return new Response(null, { status: 304, headers });
     return json(show(row), 200, headers);
   });
