@@ -114,13 +114,21 @@ export interface KeyServer {
   mode: 'good' | 'error' | 'hang' | 'garbage' | 'redirect';
   /** The delay before each answer. */
   delayMs: number;
+  /** Good answers wait for it. */
+  released: Promise<void>;
   /** The paths that were requested. */
   requests: string[];
   stop(): Promise<void>;
 }
 
 export async function startKeyServer(): Promise<KeyServer> {
-  const state: Omit<KeyServer, 'url' | 'stop'> = { keys: [], mode: 'good', delayMs: 0, requests: [] };
+  const state: Omit<KeyServer, 'url' | 'stop'> = {
+    keys: [],
+    mode: 'good',
+    delayMs: 0,
+    released: Promise.resolve(),
+    requests: [],
+  };
   const server = createServer((request, response) => {
     state.requests.push(request.url ?? '');
     if (state.mode === 'hang') return undefined;
@@ -128,7 +136,8 @@ export async function startKeyServer(): Promise<KeyServer> {
     if (state.mode === 'garbage') return response.end('{"keys": "none"}');
     if (state.mode === 'redirect') return response.writeHead(302, { location: '/elsewhere' }).end();
     const text = JSON.stringify({ keys: state.keys });
-    return state.delayMs === 0 ? response.end(text) : setTimeout(() => response.end(text), state.delayMs);
+    const answer = () => response.end(text);
+    return state.delayMs === 0 ? void state.released.then(answer) : setTimeout(answer, state.delayMs);
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const stop = () =>

@@ -91,12 +91,14 @@ test.each<KeyServer['mode']>(['hang', 'error'])(
 );
 
 test('a token by a new key is not called invalid while another request fetches the key', async () => {
-  const { isolate, byNext } = await openBeforeNewKey();
-  issuer.server.delayMs = 50;
+  const { isolate, byNext } = await openBeforeNewKey({ deadlineMs: 60_000 });
+  const { promise, resolve: release } = Promise.withResolvers<void>();
+  issuer.server.released = promise;
   const madeUp = isolate.verify(await token(lasting, issuer.stranger, 'made-up'));
   // By now the other request fetches the keys.
   await expect.poll(() => issuer.server.requests).toHaveLength(2);
   expect(await isolate.verify(byNext)).toEqual({ kind: 'unavailable' });
+  release();
   expect(await madeUp).toEqual({ kind: 'absent' });
   expect(await isolate.userOf(byNext)).toBe('alice');
   expect(issuer.server.requests).toHaveLength(2);
