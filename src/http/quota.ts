@@ -2,6 +2,7 @@
 // answer for a moment and limits its calls to Redis, however often clients ask.
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { CheckResult, Decision, DegradedReason } from '../core/decision.ts';
+import { createFairBudget } from '../core/fair-budget.ts';
 import type { Caller } from '../core/matching/caller.ts';
 import { type Plan, planRequest, type RuleCheck } from '../core/matching/plan.ts';
 import { policyOf } from '../core/matching/policy.ts';
@@ -23,7 +24,7 @@ import type { Services } from './services.ts';
 
 const KEEP_MS = 1_000;
 const MAX_KEPT = 100;
-/** Per second and isolate. */
+/** Per second and isolate. Addresses share them fairly: see fair-budget.ts. */
 const MAX_PEEKS = 50;
 /** Nobody holds a seat with this id: no random id looks like it. */
 const noSeat = () => '-'.repeat(16);
@@ -44,7 +45,7 @@ interface QuotaRequest {
 export function createQuota(services: QuotaServices) {
   const { now } = services;
   const kept = createBoundedCache<string>(MAX_KEPT);
-  const mayPeek = createPeekBudget(now);
+  const peeks = createFairBudget(MAX_PEEKS);
 
   /** Decides by the rules at hand, and once more if they are outdated. Then it also looks up the caller again. */
   const decide = async (request: DecisionRequest, whoCalls: () => Promise<Identity>) => {
@@ -90,27 +91,12 @@ export function createQuota(services: QuotaServices) {
     const identity = await whoCalls();
     const known = kept.get(keyOf(identity, regions), now());
     if (known !== undefined) return answer(known);
-    return mayPeek() ? peek({ regions, whoCalls, afterResponse }) : busy();
+    return peeks.take(identity.caller.ip, now()) ? peek({ regions, whoCalls, afterResponse }) : busy();
   };
 }
 
 /** The key of a cached answer: the whole identity of the caller, and the region, because counters differ by region. */
 const keyOf = (identity: Identity, [{ name }]: Regions) => JSON.stringify([name, identity]);
-
-/** Allows MAX_PEEKS in the second that begins with the first peek. */
-function createPeekBudget(now: () => number): () => boolean {
-  let startedAtMs = Number.NEGATIVE_INFINITY;
-  let used = 0;
-  return () => {
-    // `abs`, because a clock that went back must not block peeks.
-    if (Math.abs(now() - startedAtMs) >= 1_000) {
-      startedAtMs = now();
-      used = 0;
-    }
-    used += 1;
-    return used <= MAX_PEEKS;
-  };
-}
 
 /** Plans a request to which all limits of the caller apply. */
 function planAll(snapshot: Snapshot, caller: Caller, nowMs: number): Plan | Promise<Plan> {

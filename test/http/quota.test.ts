@@ -189,6 +189,14 @@ describe('asking for the quota', () => {
     expect((await ask({ ip: '198.51.100.1' })).status).toBe(200);
   });
 
+  it('leaves room for other addresses, no matter how often one asks as different callers', async () => {
+    const keys = Object.fromEntries(Array.from({ length: 60 }, (_, i) => [`k${i}`, { apiKeyId: `k${i}` }]));
+    const { ask } = openIsolate({ rules: [perIp], keys });
+    const ofOne = await Promise.all(Object.keys(keys).map((key) => ask({ ip: '192.0.2.1', key })));
+    expect(ofOne.filter(({ status }) => status === 200)).toHaveLength(25);
+    expect((await ask({ ip: '192.0.2.2' })).status).toBe(200);
+  });
+
   it('with a method other than GET or HEAD is refused', async () => {
     const { ask } = openIsolate({ rules: [perIp] });
     for (const method of ['POST', 'PUT', 'DELETE', 'OPTIONS']) {
