@@ -1,6 +1,7 @@
 // The id of a check is text that comes back from outside. Whoever changes it must not get a second refund.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 import { createChargeIds, type RegionCharge } from '../../src/http/charge-id.ts';
 import { rounds } from '../rounds.ts';
 
@@ -19,6 +20,23 @@ const charge: RegionCharge = {
   },
 };
 
+const textOf = fc.string({ unit: 'grapheme', maxLength: 8 });
+const number = fc.nat({ max: Number.MAX_SAFE_INTEGER });
+const anyCharge: fc.Arbitrary<RegionCharge> = fc.record({
+  region: textOf,
+  usage: fc.option(
+    fc.record({ ruleId: textOf, tenantId: textOf, userId: textOf, apiKeyId: textOf, subject: number }),
+    { nil: undefined },
+  ),
+  check: fc.record({
+    ...{ key: textOf, id: textOf, algorithm: fc.constantFrom(...ALGORITHM_IDS) },
+    ...{ limit: number, windowMs: number, cost: number, chargedAtMs: number },
+    extra: fc.option(number, { nil: undefined }),
+    seatId: fc.option(textOf, { nil: undefined }),
+    borders: fc.option(fc.tuple(number, number, number, number), { nil: undefined }),
+  }),
+});
+
 /** Texts of which one is written into the id: separators, base64 of both alphabets, blanks, other letters. */
 const piece = fc.oneof(
   fc.constantFrom('.', '=', '==', '-', '_', '+', '/', ' ', '\n', '\0', 'A', 'a', '.1', '%2E', '\u{ff0e}'),
@@ -33,8 +51,13 @@ const mutated = (text: string, { at, removed, piece: added }: Mutation) => {
 };
 
 describe('the id of a check', () => {
-  it('gives its charges back as they were', async () => {
-    expect((await ids.read(await ids.write([charge])))?.charges).toEqual([charge]);
+  it('gives its charges back as they were, with whose usage they are', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(anyCharge, { minLength: 1, maxLength: 3 }), async (charges) => {
+        expect((await ids.read(await ids.write(charges)))?.charges).toEqual(charges);
+      }),
+      { numRuns: rounds(100) },
+    );
   });
 
   it('is not the id of another check that charged the same at the same moment', async () => {

@@ -8,10 +8,11 @@ import { createIncidentCounts } from '../../src/http/incident-counts.ts';
 import { createRegion } from '../limiter/fake-regions.ts';
 import { createSource, snapshotOf } from '../limiter/limiter-harness.ts';
 import { SILENT, SILENT_LOG } from '../telemetry/silent.ts';
+import { createDecision, createResult, type Result } from './headers-harness.ts';
 
-const decision: Decision = { kind: 'degraded', allowed: true, reason: 'timeout', fallback: 'open' };
+const uncounted: Decision = { kind: 'degraded', allowed: true, reason: 'timeout', fallback: 'open' };
 
-function open(checked: (call: CheckedCall) => void) {
+function open(checked: (call: CheckedCall) => void, decision = uncounted) {
   const bugs: unknown[] = [];
   const incidentCounts = createIncidentCounts();
   const regions = [createRegion('us', {})] as const;
@@ -52,4 +53,12 @@ it('a check that no region has counted is an incident, and one that only looks i
   await ask();
   expect(calls).toMatchObject([{ region: 'us', incident: { reason: 'timeout', fallback: 'open' } }]);
   expect(incidents()).toMatchObject([{ reason: 'timeout', fallback: 'open', region: 'us' }]);
+});
+
+it('a check that a rule throttles is told to wait until its turn, and a denied one when to come back', async () => {
+  const answerTo = (...results: Result[]) => open(() => {}, createDecision(results)).ask();
+  const throttled = createResult({ action: 'throttle' }, { delayMs: 700 });
+  expect(await answerTo(throttled)).toMatchObject({ allowed: true, delayMs: 700, retryAfterMs: null });
+  const denied = createResult({}, { retryAfterMs: 900 });
+  expect(await answerTo(throttled, denied)).toMatchObject({ allowed: false, delayMs: 0, retryAfterMs: 900 });
 });

@@ -1,6 +1,6 @@
 // Limits and costs that the origin names: its limits are kept apart from Weir's, and only a plain cost is believed.
 import { describe, expect, it } from 'vitest';
-import { takeOriginHeaders } from '../../src/http/origin-headers.ts';
+import { type OriginRateLimitHeaders, takeOriginHeaders } from '../../src/http/origin-headers.ts';
 
 const NAME = 'X-Weir-Cost';
 const takeCost = (headers: Headers) =>
@@ -67,4 +67,37 @@ describe('cookies of the origin', () => {
     'a=1; Comment=path=/_weir',
     '',
   ])('are kept otherwise: "%s"', (cookie) => expect(cookiesAfter([cookie, 'z=1'])).toEqual([cookie, 'z=1']));
+});
+
+describe('limits that the origin names', () => {
+  const passedOn = (rateLimitHeaders: OriginRateLimitHeaders) => {
+    const headers = new Headers({
+      RateLimit: '"o";r=3',
+      'RateLimit-Policy': '"o";q=7',
+      'X-RateLimit-Limit': '7',
+      'X-RateLimits': 'no limit',
+      RateLimited: 'no limit',
+    });
+    takeOriginHeaders(headers, { rateLimitHeaders, costHeader: NAME.toLowerCase() });
+    return Object.fromEntries(headers);
+  };
+  const others = { 'x-ratelimits': 'no limit', ratelimited: 'no limit' };
+
+  it('have other names if they are renamed, and nothing keeps its name', () =>
+    expect(passedOn('rename')).toEqual({
+      ...others,
+      'x-origin-ratelimit': '"o";r=3',
+      'x-origin-ratelimit-policy': '"o";q=7',
+      'x-origin-ratelimit-limit': '7',
+    }));
+
+  it('do not reach the client if they are dropped', () => expect(passedOn('drop')).toEqual(others));
+
+  it('reach the client as they are if they are kept', () =>
+    expect(passedOn('keep')).toEqual({
+      ...others,
+      ratelimit: '"o";r=3',
+      'ratelimit-policy': '"o";q=7',
+      'x-ratelimit-limit': '7',
+    }));
 });

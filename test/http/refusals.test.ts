@@ -139,6 +139,27 @@ it('a refusal challenges a caller with an invalid credential', () => {
   expect(challenge('api-key')).toBe('ApiKey header="X-API-Key"');
 });
 
+it.each([
+  ['token', 'the user of this token'],
+  ['api-key', 'this API key'],
+] as const)(
+  'a refusal of an unknown caller names what Weir does not know of a %s',
+  async (credential, who) => {
+    const answer = refusal({
+      ...by,
+      kind: 'over-allowance',
+      allowed: false,
+      credential,
+      retryAfterMs: 1_001,
+    });
+    expect([answer.status, answer.headers.get('Retry-After')]).toEqual([429, '2']);
+    expect(await bodyOf(answer)).toMatchObject({
+      code: 'too-many-look-ups',
+      detail: expect.stringContaining(`does not know ${who} yet`),
+    });
+  },
+);
+
 it('an unknown region is refused with the list of regions', async () => {
   const answer = unknownRegion([{ name: 'us' }, { name: 'eu' }]);
   expect(answer.status).toBe(400);

@@ -40,6 +40,11 @@ test('tier and tenant are taken only from the configured claims', async () => {
   );
 });
 
+test('no claim gives a tier or a tenant if no claim is configured for them', async () => {
+  const user = await openIsolate().verify(await token({ undefined: 'gold' }));
+  expect(user).toMatchObject({ kind: 'found', record: { tier: undefined, tenantId: undefined } });
+});
+
 test.each<unknown>([{}, [], ['gold'], '', true, null, 'x'.repeat(257), ' gold', 'a\nb'])(
   'a tier or tenant of %j is ignored, and the user is still known',
   async (claim) => {

@@ -39,6 +39,16 @@ describe.each(['token-bucket', 'leaky-bucket', 'gcra'] as const)('a %s that is m
     expect(said()).toEqual(['eu take moved', 'ap take moved']);
   });
 
+  it('is denied by its old region, and its new level stays as it is', async () => {
+    const { count, settle, left } = await openMoved(algorithm);
+    for (let i = 0; i < 5; i += 1) await count();
+    await settle();
+    expect(left()).toEqual([0, 0]);
+    expect(await count()).toMatchObject({ results: [{ outcome: { allowed: false } }], failure: undefined });
+    await settle();
+    expect(left()).toEqual([0, 0]);
+  });
+
   it('is brought to its old level by a later request if the first one fails', async () => {
     const { count, settle, asked, ap, left } = await openMoved(algorithm);
     const { run } = ap.does;

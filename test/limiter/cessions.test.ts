@@ -54,6 +54,15 @@ describe('a region asks the others for their parts', () => {
     expect(await send(4)).toMatchObject({ charged: [{ check: { limit: 30, extra: 15 } }] });
   });
 
+  it.each([
+    ['a bucket without a burst of its own', 'token-bucket', 10, undefined],
+    ['a window that is counted in buckets', 'sliding-window-buckets', [10, 5], 5],
+  ] as const)('and %s stays as it is, with the whole limit', async (_, algorithm, part, extra) => {
+    const { send } = open({ us: part, eu: part, ap: part }, { algorithm });
+    const [charge] = (await send(6)).charged;
+    expect([charge?.check.limit, charge?.check.extra]).toEqual([30, extra]);
+  });
+
   it('with one call for all rules of a request', async () => {
     const { request, eu, settle } = open();
     const both = [place({ us: 2, eu: 2 }, { id: 'one' }), place({ us: 2, eu: 2 }, { id: 'two' })];

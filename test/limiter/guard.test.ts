@@ -63,6 +63,24 @@ describe('a bug in the limiter', () => {
     },
   );
 
+  it('leaves the decision to the rule at whatever moment it shows', async () => {
+    const decided: string[] = [];
+    for (let working = 0; working < 5; working += 1) {
+      let left = working;
+      const announced = () => {
+        left -= 1;
+        if (left < 0) throw bug;
+        return 'announcement';
+      };
+      const { decide } = openIsolate(createRegions({}).regions, { source: createSource({ announced }) });
+      const { decision } = await decide({ plan: withRule('open') });
+      expect(decision.allowed).toBe(true);
+      decided.push(decision.kind === 'degraded' ? decision.reason : decision.kind);
+    }
+    // The limiter asks four times.
+    expect(decided).toEqual([...Array(4).fill('internal-error'), 'counted']);
+  });
+
   it('lets a request go on if its rules are not known', async () => {
     const { decide, errors } = openIsolate(createRegions({}).regions);
     const { decision } = await decide({ plan: hasBug });

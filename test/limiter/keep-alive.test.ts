@@ -109,6 +109,13 @@ describe('a request that several regions count passes its calls to waitUntil', (
     expect(await handsOver(checkOf('near'), aloneIn('eu', 'far'))).toBe(true);
   });
 
+  it('if the second of its regions is the only one that it calls in a round', async () => {
+    const { us, handsOver } = await open();
+    await handsOver(aloneIn('eu', 'far'));
+    us.does.run = fails('unavailable');
+    expect(await handsOver(checkOf('split'))).toBe(true);
+  });
+
   it('if it calls the second region because the first has denied it', async () => {
     const { eu, handsOver } = await open();
     const split = checkOf('split', { limit: 4 });

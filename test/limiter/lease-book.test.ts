@@ -129,6 +129,44 @@ describe('a book of leases', () => {
     expect(note(0, check, '', 500)).toBe(600);
   });
 
+  it('counts what the latest charge has left, even if an earlier charge is answered later', () => {
+    const { book, clock, use } = open();
+    const answered = (chargedAtMs: number, remaining: number, granted = 0) => {
+      const outcome = { ...admitted, resetAtMs: START_MS + 60_000, remaining, granted };
+      const moment = { sentAtMs: clock.ms, chargedAtMs, usedNow: 1, announcement: '' };
+      return book.note({ region, check, outcome, whole: outcome, ...moment });
+    };
+    clock.ms += 10;
+    expect(answered(START_MS + 10, 500, 10)).toBe(510);
+    expect(answered(START_MS + 9, 400)).toBe(400);
+    expect(use()).toMatchObject([{ outcome: { remaining: 509 } }]);
+    expect(answered(START_MS + 11, 300)).toBe(309);
+    expect(use()).toMatchObject([{ outcome: { remaining: 308 } }]);
+  });
+
+  it('counts no units of a lease that has ended as left', () => {
+    const { note, clock } = open();
+    note(100);
+    // The margin for clocks.
+    clock.ms += 60_000 - 10;
+    expect(note(0, check, '', 800)).toBe(800);
+  });
+
+  it('tells the time by the clock of the region', () => {
+    const { note, use, clock } = open();
+    note(2);
+    clock.ms += 700;
+    expect(use()).toMatchObject([{ outcome: { nowMs: START_MS + 700 } }]);
+  });
+
+  it('gives nothing back of leases from before another announcement', () => {
+    const { note, book, clock } = open();
+    for (let i = 0; i <= 10_000; i += 1) note(10, { ...check, key: `{${i}}` });
+    book.enter('another');
+    clock.ms += 10_000;
+    expect(book.takeIdle()).toEqual([]);
+  });
+
   it('uses each unit once', () => {
     const { note, use, book } = open();
     note(3);
@@ -167,6 +205,8 @@ describe('a book of leases', () => {
     note(10);
     const [other] = placed({ ...check, full: { limit: 5, extra: undefined } });
     expect([placed().some(book.has), other && book.has(other)]).toEqual([true, false]);
+    const [burst] = placed({ ...check, full: { ...check.full, extra: 5 } });
+    expect(burst && book.has(burst)).toBe(false);
   });
 
   it('gives up units that were not used for ten seconds, once', () => {

@@ -221,6 +221,27 @@ it('an isolate remembers the last 10,000 of 100,000 subjects', async () => {
   expect(known[0]?.key).toBe('{test}:90000');
 });
 
+it('a shadow rule alone uses up nothing of the cap', () => {
+  const local = startLocal({ capPerSecond: 1 });
+  const shadow = checkFor('open', { id: 'shadow', isShadow: true });
+  for (let i = 0; i < 5; i += 1) expect(local.decide(shadow).allowed).toBe(true);
+  const enforced = checkFor('open', { id: 'enforced' });
+  expect([local.decide(enforced).allowed, local.decide(enforced).allowed]).toEqual([true, false]);
+});
+
+it('an admitted request has charged no shadow rule that would deny it', () => {
+  const local = startLocal();
+  const shadow = checkFor('open', { id: 'shadow', isShadow: true, limit: 1 });
+  for (let i = 0; i < 3; i += 1)
+    expect(local.decide(checkFor('open', { id: 'enforced' }), shadow).allowed).toBe(true);
+  expect(local.ledger.charges.map(({ check }) => check.id)).toEqual([
+    'enforced',
+    'shadow',
+    'enforced',
+    'enforced',
+  ]);
+});
+
 it('an isolate holds seats until they are released', async () => {
   const local = startLocal({ isolates: 2 });
   const seat = () => asNext(checkFor('local', { algorithm: 'concurrency', limit: 4 }));
