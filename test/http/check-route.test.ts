@@ -14,7 +14,7 @@ function routeWith(claim: CheckRecords['claim']) {
   const regions = [createRegion('us', {})] as const;
   const checkRecords = { claim, write: async () => {}, drop: async () => {} };
   const services = {
-    check: { secret: SECRET, tokens: [], regions: [{ name: 'us', weight: 1, checkRecords }] },
+    check: { secret: SECRET, tokens: [], regions: [{ name: 'us', share: 1, checkRecords }] },
     ...{ regions, regionsOf: () => regions, snapshots: createSource(), log: SILENT_LOG, telemetry: SILENT },
     ...{ deadlineMs: 100, now: () => 0, identity: { ipv6Prefix: 64 } },
     guardAttempt: async () => ({ kind: 'actor', role: 'check' }),

@@ -1,19 +1,25 @@
 // Records of checks: a check that was charged is answered, even if Weir fails to record it.
 import { expect, it } from 'vitest';
 import type { Decision } from '../../src/core/decision.ts';
-import type { CheckedCall } from '../../src/core/ports/telemetry.ts';
+import type { CheckedCall, CorrectedUsage } from '../../src/core/ports/telemetry.ts';
+import { createChargeIds } from '../../src/http/charge-id.ts';
 import { readCall } from '../../src/http/check-messages.ts';
 import { createChecks } from '../../src/http/checks.ts';
 import { createIncidentCounts } from '../../src/http/incident-counts.ts';
 import { createRegion } from '../limiter/fake-regions.ts';
 import { createSource, snapshotOf } from '../limiter/limiter-harness.ts';
+import { createRuleCheck } from '../limiter/rule-checks.ts';
 import { SILENT, SILENT_LOG } from '../telemetry/silent.ts';
 import { createDecision, createResult, type Result } from './headers-harness.ts';
 
 const uncounted: Decision = { kind: 'degraded', allowed: true, reason: 'timeout', fallback: 'open' };
 
+/** Records in memory, in the only region. */
+const checkRecords = { claim: async () => undefined, write: async () => {}, drop: async () => {} };
+
 function open(checked: (call: CheckedCall) => void, decision = uncounted) {
   const bugs: unknown[] = [];
+  const corrected: CorrectedUsage[] = [];
   const incidentCounts = createIncidentCounts();
   const regions = [createRegion('us', {})] as const;
   const snapshots = createSource();
@@ -27,14 +33,15 @@ function open(checked: (call: CheckedCall) => void, decision = uncounted) {
       ...{ decide: unused, isKnownDenied: unused, leased: unused, leasedOf: unused, recover: unused },
     },
     log: { ...SILENT_LOG, bug: (error) => void bugs.push(error) },
-    telemetry: { ...SILENT, checked },
+    telemetry: { ...SILENT, checked, corrected: (usage) => void corrected.push(usage) },
     snapshots: { ...snapshots, current: () => named },
-    check: { secret: 's', regions: [] },
+    check: { secret: 's', regions: [{ name: 'us', share: 1, checkRecords }] },
     ...{ incidentCounts, regions, deadlineMs: 100, now: () => 0, ipv6Prefix: 64 },
   });
   const ask = (more: object = {}) =>
     checks.check(readCall({ rule: 'jobs', subject: 'ann', ...more }), { regions, afterResponse: () => {} });
-  return { ask, bugs, incidents: () => incidentCounts.list() };
+  const refund = (id: string) => checks.refund(id, { regions, afterResponse: () => {} });
+  return { ask, refund, corrected, bugs, incidents: () => incidentCounts.list() };
 }
 
 it('a check is answered although its record fails, and the log has the bug', async () => {
@@ -61,4 +68,25 @@ it('a check that a rule throttles is told to wait until its turn, and a denied o
   expect(await answerTo(throttled)).toMatchObject({ allowed: true, delayMs: 700, retryAfterMs: null });
   const denied = createResult({}, { retryAfterMs: 900 });
   expect(await answerTo(throttled, denied)).toMatchObject({ allowed: false, delayMs: 0, retryAfterMs: 900 });
+});
+
+it('a refund corrects the usage of each subject of the call, once for each rule', async () => {
+  const charge = (subject: number, userId: string, ruleId: string) => ({
+    region: 'removed since',
+    usage: { ruleId, userId, tenantId: '', apiKeyId: '', subject },
+    check: { ...createRuleCheck({ cost: 3 }), chargedAtMs: 0 },
+  });
+  const charges = [
+    charge(0, 'ann', 'jobs'),
+    charge(0, 'ann', 'jobs'),
+    charge(0, 'ann', 'all'),
+    charge(1, 'bob', 'jobs'),
+  ];
+  const { refund, corrected } = open(() => {});
+  await refund(await createChargeIds('s').write(charges));
+  const spent = (ruleId: string) => ({ ruleId, cost: 3, realCost: 0 });
+  expect(corrected).toMatchObject([
+    { userId: 'ann', charges: [spent('jobs'), spent('all')] },
+    { userId: 'bob', charges: [spent('jobs')] },
+  ]);
 });

@@ -5,7 +5,7 @@ import { createHealth } from '../../src/http/health.ts';
 import { createIncidentCounts } from '../../src/http/incident-counts.ts';
 import type { Services } from '../../src/http/services.ts';
 import { createRegion } from '../limiter/fake-regions.ts';
-import { createSource } from '../limiter/limiter-harness.ts';
+import { createSource, snapshotOf } from '../limiter/limiter-harness.ts';
 import { openOrigins } from './origins-harness.ts';
 
 type Probe = () => Promise<void>;
@@ -17,7 +17,11 @@ const buggy: Probe = () => Promise.reject(new TypeError('secret'));
 
 const LEASED = { counters: 2, units: 50 };
 
-function open(probes: Readonly<Record<string, Probe>>, pingDatabase: Probe = fine) {
+function open(
+  probes: Readonly<Record<string, Probe>>,
+  pingDatabase: Probe = fine,
+  more: Partial<Services> = {},
+) {
   const clock = { ms: 0 };
   let probed = 0;
   const regions = Object.entries(probes).map(([name, probe]) => {
@@ -41,12 +45,22 @@ function open(probes: Readonly<Record<string, Probe>>, pingDatabase: Probe = fin
     origins: openOrigins(),
     limiter: { leased: () => LEASED } as Services['limiter'],
     pingDatabase,
+    ...more,
   };
   const health = createHealth(services as Services);
   const ask = async () =>
     (await (await health(new Request('https://weir.test/'), { hasDetails: true })).json()) as object;
   return { ask, clock, probed: () => probed };
 }
+
+it.each([
+  ['the settings enforce rules', false, false, { mode: 'on', by: 'settings' }],
+  ['the settings only log', false, true, { mode: 'log', by: 'settings' }],
+  ['a variable of the deployment only logs', true, false, { mode: 'log', by: 'ENFORCEMENT' }],
+])('health says whether rules are enforced: %s', async (_, isLogOnly, published, enforcement) => {
+  const snapshots = createSource({ current: () => ({ ...snapshotOf('v1'), isLogOnly: published }) });
+  expect(await open({ us: fine }, fine, { isLogOnly, snapshots }).ask()).toMatchObject({ enforcement });
+});
 
 it('health shows the leases of the isolate', async () => {
   expect(await open({ us: fine }).ask()).toMatchObject({ isolate: { leases: LEASED } });

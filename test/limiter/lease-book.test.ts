@@ -182,6 +182,14 @@ describe('a book of leases', () => {
     expect([book.total().units, use() !== undefined]).toEqual([1, true]);
   });
 
+  it('counts a unit as left again that it has taken back', () => {
+    const { note, use, putBack } = open();
+    note(10);
+    expect(use()).toMatchObject([{ outcome: { remaining: 909 } }]);
+    putBack[0]?.();
+    expect(use()).toMatchObject([{ outcome: { remaining: 909 } }]);
+  });
+
   it('takes back nothing once all leases have ended', () => {
     const { note, use, putBack, book } = open();
     note(1);

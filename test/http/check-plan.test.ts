@@ -1,0 +1,36 @@
+// Who the subject of a check is, by the scope of its rule.
+import { expect, it } from 'vitest';
+import { readCall } from '../../src/http/check-messages.ts';
+import { planChecks } from '../../src/http/check-plan.ts';
+
+/** The caller that the limit of the rule is looked up for, or the problem. */
+async function planFor(scope: string, subject?: string) {
+  const callers: unknown[] = [];
+  const rule = { scope, by: [], per: [], validFromMs: null, validUntilMs: null };
+  const snapshot = {
+    rulesNamed: () => [{ rule, counters: [{}] }],
+    limitOf: (_: unknown, caller: unknown) => {
+      callers.push(caller);
+      return null;
+    },
+  };
+  const { checks } = readCall({ rule: 'jobs', ...(subject !== undefined && { subject }) });
+  const options = { ipv6Prefix: 64, nowMs: 0, seatId: () => 'seat' };
+  const { problems } = await planChecks(snapshot as never, checks, options);
+  return [...callers, ...problems];
+}
+
+const NOBODY = { ip: 'unknown', address: 'unknown' };
+
+it.each([
+  ['user', 'Ann', { ...NOBODY, userId: 'Ann' }],
+  ['tenant', 'ACME', { ...NOBODY, tenantId: 'ACME' }],
+  ['apiKey', 'ABC-1', { ...NOBODY, apiKeyId: 'abc-1' }],
+  ['ip', '2001:db8::1', { ip: '2001:db8::/64', address: '2001:db8::1' }],
+  ['global', undefined, NOBODY],
+  ['ip', 'Ann', 'checks[0].subject: is not an IP address'],
+  ['user', undefined, 'checks[0].subject: is missing: the rule counts by user'],
+  ['global', 'Ann', 'checks[0].subject: must be left out: a rule of scope global counts everybody together'],
+])('a rule of scope %s with the subject %s counts %j', async (scope, subject, expected) => {
+  expect(await planFor(scope, subject)).toMatchObject([expected]);
+});
