@@ -31,14 +31,14 @@ export function createAccessVerifier(options: AccessVerifierOptions) {
   return async (jwt: string): Promise<AccessVerdict> => {
     try {
       const payload = await verifyByKeys(keys, jwt, expected());
-      return payload ? toVerdict(payload, admins) : { kind: 'unavailable' };
+      return payload ? toAccessVerdict(payload, admins) : { kind: 'unavailable' };
     } catch {
       return { kind: 'refused' };
     }
   };
 }
 
-function toVerdict({ email, common_name }: JWTPayload, admins: readonly string[]): AccessVerdict {
+function toAccessVerdict({ email, common_name }: JWTPayload, admins: readonly string[]): AccessVerdict {
   const name = [email, common_name].find((claim) => typeof claim === 'string' && claim !== '');
   if (typeof name !== 'string') return { kind: 'refused' };
   const isAdmin = admins.some((admin) => admin.toLowerCase() === name.toLowerCase());

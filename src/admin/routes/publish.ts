@@ -40,7 +40,7 @@ const publish = createRoute({
 });
 
 export function addPublishRoutes(app: AdminApp, services: AdminServices): void {
-  app.openapi(publish, async (c) => c.json(toShown(await publishOrThrow(services)), 200));
+  app.openapi(publish, async (c) => c.json(toPublished(await publishOrThrow(services)), 200));
 }
 
 async function publishOrThrow({ publish, log }: AdminServices): Promise<Publication> {
@@ -57,7 +57,7 @@ async function publishOrThrow({ publish, log }: AdminServices): Promise<Publicat
   }
 }
 
-const toShown = ({ rejected, warnings, regions, ...publication }: Publication) => ({
+const toPublished = ({ rejected, warnings, regions, ...publication }: Publication) => ({
   ...publication,
   rejected: rejected.map((row) => ({ ...row, problems: [...row.problems] })),
   warnings: warnings.map(({ ruleIds, message }) => ({ ruleIds: [...ruleIds], message })),

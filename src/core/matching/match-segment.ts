@@ -21,24 +21,24 @@ export function matchSegment(segment: string): MatchedSegment {
   if (!decoded.ok) return decoded;
   const name = fold(withoutParameters(decoded.text)).trim();
   // An origin that cuts parameters, trims or decodes once more before it resolves dots would leave the folder.
-  if (name === '.' || name === '..') return refused(`"${segment}" can be read as ${name}`);
+  if (name === '.' || name === '..') return refusedSegment(`"${segment}" can be read as ${name}`);
   return { ok: true, text: name.replace(TO_ESCAPE, escapeCharacter) };
 }
 
-const refused = (reason: string): MatchedSegment => ({ ok: false, reason });
+const refusedSegment = (reason: string): MatchedSegment => ({ ok: false, reason });
 
 /** Decodes repeatedly, for origins that decode text that a proxy has decoded already. */
 function decode(segment: string): MatchedSegment {
   let text = segment;
   for (let decodings = 0; ESCAPE.test(text); decodings += 1) {
-    if (decodings === MAX_DECODINGS) return refused(`"${segment}" is encoded too many times`);
+    if (decodings === MAX_DECODINGS) return refusedSegment(`"${segment}" is encoded too many times`);
     const decoded = decodeOnce(text);
     // The meaning of overlong forms, lone continuation bytes and Latin-1 depends on the decoder.
-    if (decoded === undefined) return refused(`"${segment}" is not UTF-8`);
+    if (decoded === undefined) return refusedSegment(`"${segment}" is not UTF-8`);
     text = decoded;
     // canonicalPath has refused these characters before the first decoding, but the second can produce them (%252F).
     const hidden = HIDDEN.exec(text);
-    if (hidden) return refused(`"${segment}" hides a ${escapeCharacter(hidden[0])}`);
+    if (hidden) return refusedSegment(`"${segment}" hides a ${escapeCharacter(hidden[0])}`);
   }
   return { ok: true, text };
 }

@@ -9,7 +9,8 @@ import { type Caller, subjectOf } from './caller.ts';
 import { type RequestFacts, subjectBy } from './counted-by.ts';
 import { multiplied } from './multiplying.ts';
 import type { ListEntry } from './rule.ts';
-import type { CompiledRule, Match, Snapshot } from './snapshot.ts';
+import type { CompiledRule } from './compiled-rule.ts';
+import type { Match, Snapshot } from './snapshot.ts';
 
 /** The longest wait for a turn, unless a rule says otherwise. */
 const DEFAULT_MAX_DELAY_MS = 5_000;
