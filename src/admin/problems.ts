@@ -1,6 +1,7 @@
 // Errors of the admin route: problem+json with a stable code, and a pointer to each bad field.
 import * as z from 'zod';
-import { problem, quoted } from '../core/problem.ts';
+import { problem } from '../core/problem.ts';
+import { quoted } from '../core/shape.ts';
 
 export interface FieldError {
   /** Points into the body, as in RFC 9457: `#/limits/calls`. Or the name of a query parameter or header. */

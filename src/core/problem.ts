@@ -9,10 +9,6 @@ export interface Problem {
   readonly [extension: string]: unknown;
 }
 
-/** The beginning of a text from outside. An error quotes no more of it: whoever sends a megabyte knows what it was. */
-export const quoted = (text: string, most = 100): string =>
-  text.length <= most ? text : `${text.slice(0, most - 1)}…`;
-
 export function problem(body: Problem, headers?: Record<string, string>): Response {
   const response = Response.json(
     { type: 'about:blank', ...body },

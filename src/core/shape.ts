@@ -1,7 +1,9 @@
 // Parses data from outside (a variable, a value in KV). Problems name the field, never its value. The gateway uses this
 // instead of zod, because evaluating zod takes longer than all the rest of an isolate's start.
 
-import { quoted } from './problem.ts';
+/** The beginning of a text from outside. An error quotes no more of it: whoever sends a megabyte knows what it was. */
+export const quoted = (text: string, most = 100): string =>
+  text.length <= most ? text : `${text.slice(0, most - 1)}…`;
 
 /** Returns the parsed value, or undefined after it has added to `problems`. */
 export type Shape<T> = (value: unknown, at: string, problems: string[]) => T | undefined;
