@@ -2,7 +2,7 @@ import { defineConfig } from 'drizzle-kit';
 
 export default defineConfig({
   dialect: 'postgresql',
-  schema: ['./src/rules/tables/schema.ts', './src/telemetry/tables.ts'],
+  schema: ['./src/rules/tables/tables.ts', './src/telemetry/tables.ts'],
   out: './drizzle',
   casing: 'snake_case',
 });

@@ -39,7 +39,7 @@ const workerd: TestProjectConfiguration = {
     cloudflareTest(async ({ inject }) => ({
       wrangler: { configPath: './wrangler.toml' },
       // The sources: what wrangler.toml names is built of them.
-      main: './src/index.ts',
+      main: './src/worker.ts',
       miniflare: {
         bindings: {
           ...(await createSharedParts(inject('sharedParts')).openStack()),

@@ -4,7 +4,7 @@ import { PgDialect } from 'drizzle-orm/pg-core';
 import pg from 'pg';
 import { applyMigrations } from '../local/migrations.ts';
 import { startPostgresServer } from '../local/postgres-server.ts';
-import { type ViolatorKind, violatorsQuery } from '../src/telemetry/questions.ts';
+import { type ViolatorKind, violatorsQuery } from '../src/telemetry/queries.ts';
 import type { Bench } from './shared/bench.ts';
 import { median } from './shared/rounds.ts';
 

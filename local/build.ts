@@ -1,5 +1,5 @@
 // Builds the Worker into `dist`: the gateway in index.js, and beside it the modules that most isolates never need
-// (src/core/when-needed.ts). An isolate evaluates such a module when it first imports it. wrangler runs this build
+// (src/core/lazy-module.ts). An isolate evaluates such a module when it first imports it. wrangler runs this build
 // before it serves or deploys. By itself wrangler would write one file, and every cold start would read all of it.
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ const FOLDER = join(ROOT, 'dist');
 
 const { outputFiles } = await build({
   ...WORKER_BUILD,
-  entryPoints: ['src/index.ts'],
+  entryPoints: { index: 'src/worker.ts' },
   outdir: FOLDER,
   sourcemap: 'linked',
   write: false,

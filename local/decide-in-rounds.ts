@@ -3,8 +3,7 @@ import type { Decision } from '../src/core/decision.ts';
 import type { Snapshot } from '../src/core/matching/snapshot.ts';
 import type { Deadline } from '../src/limiter/deadline.ts';
 import { createLedger, type Ledger } from '../src/limiter/ledger.ts';
-import type { Limiter } from '../src/limiter/limiter.ts';
-import type { DecisionRequest, RequestPlan } from '../src/limiter/round.ts';
+import type { DecisionRequest, Limiter, RequestPlan } from '../src/limiter/limiter.ts';
 
 export interface PlannedDecision extends Omit<DecisionRequest, 'ledger'> {
   /** Plans the request by these rules. */

@@ -3,9 +3,8 @@
 import { and, eq, inArray, like, ne, notInArray, notLike } from 'drizzle-orm';
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres';
 import pg from 'pg';
-import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../src/core/matching/api-key.ts';
-import { routes } from '../src/rules/tables/route-table.ts';
-import { apiKeys, rules, tenants, tiers, users } from '../src/rules/tables/schema.ts';
+import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../src/identity/api-key.ts';
+import { apiKeys, routes, rules, tenants, tiers, users } from '../src/rules/tables/tables.ts';
 
 const TIERS = [
   { name: 'free', displayName: 'Free', isDefault: true, limits: { 'calls-per-minute': 10 } },

@@ -1,11 +1,11 @@
 // Announces the rules of a database in the regions before the Worker starts, so that its very first request finds them.
 // Import `lua-text.ts` first.
-import { createAnnouncementBoard } from '../src/redis/announcement-board.ts';
+import { createAnnouncementBoard } from '../src/redis/boards.ts';
 import { createClient } from '../src/redis/client.ts';
-import { createUpstashStore } from '../src/redis/upstash-store.ts';
+import { createUpstashStore } from '../src/redis/counter-store.ts';
 import { publish } from '../src/rules/publishing/publish.ts';
 import { createRuleReader } from '../src/rules/publishing/rule-reader.ts';
-import { createDatabase } from '../src/rules/tables/database.ts';
+import { createDatabase } from '../src/rules/tables/repository.ts';
 import { DEMO_BINDING } from './demo-worker/miniflare.ts';
 import { StackError } from './ports.ts';
 import type { LocalRegion } from './regions.ts';

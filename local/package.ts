@@ -14,8 +14,8 @@ const TSC = fileURLToPath(new URL('../node_modules/typescript/bin/tsc', import.m
 
 /** By the name that users import. */
 const ENTRIES = {
-  hono: 'src/middleware',
-  worker: 'src/index',
+  hono: 'src/hono',
+  worker: 'src/worker',
   client: 'src/client/client',
   schema: 'src/schema',
 };

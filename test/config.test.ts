@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { Bindings } from '../src/bindings.ts';
-import { ConfigError, parseConfig } from '../src/config.ts';
+import type { Bindings } from '../src/config/bindings.ts';
+import { ConfigError, parseConfig } from '../src/config/config.ts';
 
 const SECRET = 'a-token-nobody-may-see';
 const region = {

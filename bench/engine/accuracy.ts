@@ -3,8 +3,7 @@
 
 import { createRandom, type Random } from '../../local/random.ts';
 import type { Check } from '../../src/core/counting/check.ts';
-import { runChecks } from '../../src/core/counting/counters.ts';
-import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import type { Table } from '../shared/bench.ts';
 import { percent } from '../shared/table.ts';
 

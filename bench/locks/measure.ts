@@ -2,11 +2,10 @@
 import { startRedisServer } from '../../local/redis-server.ts';
 import { startUpstashGateway } from '../../local/upstash-gateway/server.ts';
 import type { Check } from '../../src/core/counting/check.ts';
-import { formatAnnouncement } from '../../src/core/ports/announcement.ts';
-import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
-import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
+import { CounterStoreError, formatAnnouncement } from '../../src/core/ports/region.ts';
+import { createAnnouncementBoard } from '../../src/redis/boards.ts';
 import { createClient } from '../../src/redis/client.ts';
-import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+import { createUpstashStore } from '../../src/redis/counter-store.ts';
 import { checksOf, mixedRules } from '../engine/rules.ts';
 import { interleave, median, medianRatio, type Slice } from '../shared/rounds.ts';
 import { createTakeWithKey } from './announcement-in-keys.ts';

@@ -1,8 +1,7 @@
 // Runs one sequence of requests through every algorithm, by the engine itself on a given clock.
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { Check } from '../../src/core/counting/check.ts';
-import { runChecks } from '../../src/core/counting/counters.ts';
-import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 
 export const LIMIT = 10;
 export const WINDOW_MS = 10_000;

@@ -1,8 +1,7 @@
 // The traffic of the bench: one subject at three edges sends more than its limit, spread in four ways.
 import { EDGES, type EdgeName, type Edges } from '../../local/edges.ts';
 import { steadyLoad } from '../../local/steady-load.ts';
-import { runChecks } from '../../src/core/counting/counters.ts';
-import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import { partsOf } from '../../src/core/regions/parts.ts';
 import { excessOf, type Limit } from './definitions.ts';
 

@@ -62,7 +62,7 @@ const switched: Plugin = {
   name: 'switched-telemetry',
   setup({ onResolve }) {
     onResolve({ filter: /\/telemetry\/(telemetry|region-observer)\.ts$/ }, ({ path, importer }) =>
-      importer.endsWith('/src/wiring.ts')
+      importer.endsWith('/src/wiring/isolate.ts')
         ? { path: here(`./switched-${path.replace(/^.*\//, '')}`) }
         : undefined,
     );

@@ -1,5 +1,5 @@
 // Replaces src/telemetry/region-observer.ts: does the same, or nothing while turned off.
-import type { MetricSums } from '../../src/core/telemetry/metric-sums.ts';
+import type { MetricSums } from '../../src/core/telemetry/metrics.ts';
 import { createRegionObserver as create, type RegionObserver } from '../../src/telemetry/region-observer.ts';
 import { telling } from './switch.ts';
 

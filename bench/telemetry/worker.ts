@@ -1,10 +1,10 @@
 // A Weir whose telemetry can be turned off while it runs, by a PUT to any path that ends with `on` or `off`. No other
 // request of the bench is a PUT.
 import type { ExecutionContext } from 'hono';
-import weir, { type Bindings } from '../../src/index.ts';
+import weir, { type Bindings } from '../../src/worker.ts';
 import { telling } from './switch.ts';
 
-export { Weir } from '../../src/index.ts';
+export { Weir } from '../../src/worker.ts';
 
 export default {
   ...weir,

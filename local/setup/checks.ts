@@ -1,8 +1,7 @@
 // Checks the values of a deployment before anything is done with them: as the Worker will read them, and at the
 // services.
 import pg from 'pg';
-import { type Finding, findPageHost } from '../../src/admin/smoke/findings.ts';
-import { compareClocks, findRegion } from '../../src/admin/smoke/region-findings.ts';
+import { compareClocks, type Finding, findPageHost, findRegion } from '../../src/admin/smoke.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { StackError } from '../ports.ts';
 import type { Answers } from './answers.ts';

@@ -3,7 +3,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { renderTable } from '../../cli/table.ts';
-import { parseConfig } from '../../src/config.ts';
+import { parseConfig } from '../../src/config/config.ts';
 import { applyMigrations } from '../migrations.ts';
 import { StackError } from '../ports.ts';
 import { type Answers, askAnswers, readAnswers } from './answers.ts';

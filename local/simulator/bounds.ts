@@ -1,5 +1,5 @@
 // The bounds that the code under test states about itself, and how much of its limits callers must be able to use.
-import { CLOCK_SLACK_MS } from '../../src/core/regions/terms.ts';
+import { CLOCK_SLACK_MS } from '../../src/core/regions/placement.ts';
 import type { Traffic } from './traffic.ts';
 
 /** Two clocks never differ by more than this: docs/regions.md. */

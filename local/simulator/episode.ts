@@ -4,7 +4,7 @@
 import type { Decision } from '../../src/core/decision.ts';
 import { isStandIn, ownIdOf, planRequest, type RuleCheck } from '../../src/core/matching/plan.ts';
 import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/matching/snapshot.ts';
-import type { CounterCall } from '../../src/core/ports/counter-store.ts';
+import type { CounterCall } from '../../src/core/ports/region.ts';
 import { type Charge, createLedger, type Ledger } from '../../src/limiter/ledger.ts';
 import { createRandom } from '../random.ts';
 import type { Isolate, SentCall, SentCallWatch } from './isolate.ts';

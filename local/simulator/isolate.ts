@@ -1,14 +1,12 @@
 // One isolate: the real limiter with its own memory. It reaches the regions through the network.
 
 import type { Decision } from '../../src/core/decision.ts';
-import type { CounterCall, CounterStore } from '../../src/core/ports/counter-store.ts';
+import type { CounterCall, CounterStore } from '../../src/core/ports/region.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
-import { createCensus } from '../../src/limiter/census.ts';
-import { createDistance } from '../../src/limiter/distance.ts';
 import type { Ledger } from '../../src/limiter/ledger.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
-import type { LimiterRegion, Regions } from '../../src/limiter/region.ts';
-import { createRegionWatch } from '../../src/limiter/region-watch.ts';
+import type { LimiterRegion, Regions } from '../../src/limiter/region-calls.ts';
+import { createCensus, createDistance, createRegionWatch } from '../../src/limiter/region-watch.ts';
 import { decideInRounds, type PlannedDecision } from '../decide-in-rounds.ts';
 import type { Random } from '../random.ts';
 import type { Call, Caller, Network } from './network.ts';

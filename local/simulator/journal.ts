@@ -1,7 +1,7 @@
 // Writes down what happens to one subject, line by line, for people who look into a failure.
 import type { Answer } from '../../src/core/counting/check.ts';
 import type { Decision } from '../../src/core/decision.ts';
-import type { CounterCall } from '../../src/core/ports/counter-store.ts';
+import type { CounterCall } from '../../src/core/ports/region.ts';
 import type { SentCall } from './isolate.ts';
 import type { Caller } from './network.ts';
 import { REGIONS, START_MS } from './scenario.ts';

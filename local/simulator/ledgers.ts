@@ -4,7 +4,7 @@ import { hasBurst } from '../../src/core/counting/capacity.ts';
 import type { Check } from '../../src/core/counting/check.ts';
 import { isStandIn, type RuleCheck } from '../../src/core/matching/plan.ts';
 import type { SharesByRegion } from '../../src/core/matching/rule.ts';
-import { termMs } from '../../src/core/regions/terms.ts';
+import { termMs } from '../../src/core/regions/placement.ts';
 import { dateRequests } from './dates.ts';
 import type { Failure } from './episode.ts';
 import { type Admission, type Beyond, type Forgetting, findBeyond } from './ledger.ts';

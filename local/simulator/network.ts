@@ -1,6 +1,6 @@
 // The network between isolates and regions. A call takes time; it may be lost, or arrive when nobody waits for it any
 // more. The fate of a call depends only on the seed and the call, so leaving out other calls does not change it.
-import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
+import { CounterStoreError } from '../../src/core/ports/region.ts';
 import { createRandom } from '../random.ts';
 import type { RegionServer } from './region-server.ts';
 import { endOf, type VirtualTime } from './virtual-time.ts';

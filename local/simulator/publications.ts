@@ -1,8 +1,8 @@
 // Publications of an episode, and how isolates learn of them: a region announces one, an isolate reads the announcement
-// along with a check, and loads what is new. This is what src/rules/book/snapshot-source.ts does, without KV.
+// along with a check, and loads what is new. This is what src/rules/edge/snapshot-source.ts does, without KV.
 import type { Snapshot } from '../../src/core/matching/snapshot.ts';
 import type { Probe, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
-import { RULES_LAPSE_MS } from '../../src/core/regions/terms.ts';
+import { RULES_LAPSE_MS } from '../../src/core/regions/placement.ts';
 import type { Random } from '../random.ts';
 import { happens } from './draw.ts';
 

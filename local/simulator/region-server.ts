@@ -1,9 +1,7 @@
 // A region as the network sees it: its counters by its own clock, its announcement, and its faults.
 import type { Answer } from '../../src/core/counting/check.ts';
-import { runChecks } from '../../src/core/counting/counters.ts';
-import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
-import { PROBE_CHECKS } from '../../src/core/counting/probe.ts';
-import type { CounterCall } from '../../src/core/ports/counter-store.ts';
+import { createMemoryCounters, PROBE_CHECKS, runChecks } from '../../src/core/counting/counters.ts';
+import type { CounterCall } from '../../src/core/ports/region.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
 export interface RegionServer {

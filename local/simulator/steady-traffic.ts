@@ -1,8 +1,7 @@
 // One subject sends more than its limit, steadily, while nothing is in the way. Measures how much of the limit it can
 // use, and how often an isolate asks a far region. The same as the bench `regions`, on virtual time: exact, and quick.
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
-import { runChecks } from '../../src/core/counting/counters.ts';
-import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import { planRequest, type RuleCheck } from '../../src/core/matching/plan.ts';
 import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';

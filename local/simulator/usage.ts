@@ -1,11 +1,10 @@
 // How much of their limits callers can use, and how often a region asks another one: by traffic, algorithm and size.
 // The ideal is one counter with the whole limit, right beside the callers.
 
-import { runChecks } from '../../src/core/counting/counters.ts';
-import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import type { Decision } from '../../src/core/decision.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import type { CounterCall } from '../../src/core/ports/counter-store.ts';
+import type { CounterCall } from '../../src/core/ports/region.ts';
 import type { SentCall } from './isolate.ts';
 import type { Scenario } from './scenario.ts';
 import type { Arrival, SubjectPlan, Traffic } from './traffic.ts';

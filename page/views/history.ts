@@ -1,7 +1,6 @@
 // Lists changes: what was changed, by whom, the differences, and how to undo it.
 
-import { type Change, kindOf, nameOf } from '../../src/page/shared/change.ts';
-import { ago, moment } from '../../src/page/shared/format.ts';
+import { ago, type Change, kindOf, moment, nameOf } from '../../src/page/shared/format.ts';
 import { ApiError, get, me, type Page, post } from '../api.ts';
 import { ask } from '../dialog.ts';
 import { button, type Child, empty, fill, h, link, toast } from '../dom.ts';

@@ -1,6 +1,6 @@
 // Shows what happens now: traffic, decision times, regions, who is denied most, and the last changes.
 
-import type { Change } from '../../src/page/shared/change.ts';
+import type { Change } from '../../src/page/shared/format.ts';
 import { count, milliseconds, rate } from '../../src/page/shared/format.ts';
 import {
   decisionQuantile,

@@ -1,7 +1,7 @@
 // The fields of a rule: how the form shows each one and reads it back.
 
-import { ALGORITHMS } from '../../src/page/shared/algorithms.ts';
 import { localInput } from '../../src/page/shared/format.ts';
+import { ALGORITHMS } from '../../src/page/shared/rule-sentence.ts';
 import {
   areaField,
   type Bounds,

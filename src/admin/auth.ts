@@ -1,18 +1,68 @@
 // Authentication of the admin route: bearer tokens, sessions of the page, and Cloudflare Access if configured. Without
 // a valid credential every path and method gets the same answer, so that strangers learn nothing about the routes.
+
 import type { MiddlewareHandler } from 'hono';
-import { hasAdminCredentials, isByScript, parseAuthorization } from '../core/authorization.ts';
+import type { JWTPayload, JWTVerifyOptions } from 'jose';
 import { isSameText, textFromBase64 } from '../core/digest.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
-import { tooManyAttempts, UNAUTHORIZED } from '../core/own-problems.ts';
-import { problem } from '../core/problem.ts';
-import { cookieIn } from '../core/session-cookie.ts';
-import { createTokenFinder } from '../core/token-finder.ts';
-import { type AccessVerdict, createAccessVerifier } from './access-jwt.ts';
+import {
+  createTokenFinder,
+  hasAdminCredentials,
+  isByScript,
+  parseAuthorization,
+} from '../http/authorization.ts';
+import { tooManyAttempts, UNAUTHORIZED } from '../http/internal-problems.ts';
+import { problem } from '../http/problem.ts';
+import { cookieIn } from '../http/session-cookie.ts';
+import { createKeyCache, verifyByKeys } from '../identity/jwks.ts';
+import type { AccessOptions, Actor, AdminEnv, AdminServices, AdminToken } from './app.ts';
 import { createAttemptGuard } from './failed-attempts.ts';
 import { type AdminProblem, render } from './problems.ts';
-import type { Actor, AdminEnv, AdminServices, AdminToken } from './services.ts';
 import { createSessions, type Sessions } from './session.ts';
+
+// Cloudflare Access in front of the admin route: its signed assertion names the person.
+
+const DEADLINE_MS = 2_000;
+
+export type AccessVerdict =
+  | { readonly kind: 'actor'; readonly actor: Actor }
+  | { readonly kind: 'refused' }
+  /** The keys are not known and cannot be fetched. */
+  | { readonly kind: 'unavailable' };
+
+export interface AccessVerifierOptions extends AccessOptions {
+  readonly now: () => number;
+  readonly deadlineMs?: number;
+}
+
+export function createAccessVerifier(options: AccessVerifierOptions) {
+  const { now, audience, admins, deadlineMs = DEADLINE_MS } = options;
+  const issuer = options.teamDomain.replace(/(?<!\/)\/+$/, '');
+  const keys = createKeyCache({ url: `${issuer}/cdn-cgi/access/certs`, now, deadlineMs });
+  const expected = (): JWTVerifyOptions => ({
+    issuer,
+    audience,
+    algorithms: ['RS256', 'ES256'],
+    requiredClaims: ['exp'],
+    currentDate: new Date(now()),
+  });
+
+  return async (jwt: string): Promise<AccessVerdict> => {
+    try {
+      const payload = await verifyByKeys(keys, jwt, expected());
+      return payload ? toAccessVerdict(payload, admins) : { kind: 'unavailable' };
+    } catch {
+      return { kind: 'refused' };
+    }
+  };
+}
+
+function toAccessVerdict({ email, common_name }: JWTPayload, admins: readonly string[]): AccessVerdict {
+  const name = [email, common_name].find((claim) => typeof claim === 'string' && claim !== '');
+  if (typeof name !== 'string') return { kind: 'refused' };
+  const isAdmin = admins.some((admin) => admin.toLowerCase() === name.toLowerCase());
+  return { kind: 'actor', actor: { name, role: isAdmin ? 'admin' : 'read' } };
+}
 
 /** Paths that role `read` may POST to, because they only ask. */
 const QUESTIONS: readonly string[] = [`${OWN_PREFIX}/admin/explain`];

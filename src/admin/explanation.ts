@@ -1,20 +1,20 @@
 // The parts of an explanation: the caller, what is left of its limits, and each reason in words.
 import { eq } from 'drizzle-orm';
+import type { Explanation, REASONS_AGAINST, RuleExplanation } from '../authoring/explain.ts';
 import { capacityOf, drainMs, hasBurst } from '../core/counting/capacity.ts';
 import type { Outcome } from '../core/counting/check.ts';
-import { hashApiKey } from '../core/matching/api-key.ts';
 import type { Caller } from '../core/matching/caller.ts';
-import type { Explanation, REASONS_AGAINST, RuleExplanation } from '../core/matching/explain.ts';
 import { type PlannedRequest, planRequest, type RuleCheck } from '../core/matching/plan.ts';
 import { compileResource } from '../core/matching/resource.ts';
 import { resourcesOf } from '../core/matching/rule.ts';
 import { compileSnapshot } from '../core/matching/snapshot.ts';
-import type { CounterStore } from '../core/ports/counter-store.ts';
-import { findApiKey, findUser } from '../rules/book/caller-rows.ts';
+import type { CounterStore } from '../core/ports/region.ts';
+import { hashApiKey } from '../identity/api-key.ts';
+import { findApiKey, findUser } from '../identity/caller-rows.ts';
 import type { ReadContent, StoredContent, StoredRule } from '../rules/publishing/content.ts';
-import type { Database } from '../rules/tables/database.ts';
-import { apiKeys, tenants } from '../rules/tables/schema.ts';
-import type { AdminServices } from './services.ts';
+import type { Database } from '../rules/tables/repository.ts';
+import { apiKeys, tenants } from '../rules/tables/tables.ts';
+import type { AdminServices } from './app.ts';
 
 export type DescribedCaller = Pick<Caller, 'userId' | 'apiKeyId' | 'tenantId' | 'tier'>;
 

@@ -4,14 +4,13 @@
 // What an address is told while it waits must not depend on its token. Otherwise the answer would say whether a guess
 // was right, and guessing would have no limit.
 import { createBoundedCache } from '../core/bounded-cache.ts';
-import { createBoundedCounters } from '../core/counting/bounded-counters.ts';
 import type { Answer, Check, Operation } from '../core/counting/check.ts';
-import { runChecks } from '../core/counting/counters.ts';
+import { createBoundedCounters, runChecks } from '../core/counting/counters.ts';
 import { subjectKey } from '../core/counting/keys.ts';
 import { countedIp } from '../core/matching/ip.ts';
-import type { AttemptGuard, Waiting } from '../core/ports/attempt-guard.ts';
-import type { CounterStore } from '../core/ports/counter-store.ts';
-import type { AdminServices } from './services.ts';
+import type { AttemptGuard, Waiting } from '../core/ports/callers.ts';
+import type { CounterStore } from '../core/ports/region.ts';
+import type { AdminServices } from './app.ts';
 
 const MAX_FAILURES = 10;
 const WINDOW_MS = 60_000;

@@ -1,7 +1,8 @@
 // Errors of the admin route: problem+json with a stable code, and a pointer to each bad field.
+
 import * as z from 'zod';
-import { problem } from '../core/problem.ts';
 import { quoted } from '../core/shape.ts';
+import { problem } from '../http/problem.ts';
 
 export interface FieldError {
   /** Points into the body, as in RFC 9457: `#/limits/calls`. Or the name of a query parameter or header. */
@@ -152,3 +153,126 @@ const DESCRIPTIONS: Readonly<Record<number, string>> = {
   500: 'A bug in Weir',
   503: 'Postgres does not answer',
 };
+
+// Translates errors of Postgres into problems of the admin route, by SQLSTATE. The original messages stay in the log,
+// because they can contain SQL, values and connection strings.
+
+/** The fields of an error that the driver and Drizzle pass on. */
+interface PostgresError {
+  readonly code?: unknown;
+  readonly detail?: unknown;
+  readonly constraint?: unknown;
+  readonly column?: unknown;
+}
+
+export function postgresProblem(error: unknown): AdminProblem {
+  const found = findPostgresError(error);
+  if (!found) return { status: 500, code: 'internal-error', title: 'Something in Weir is wrong' };
+  const code = textOf(found.code);
+  const known = BY_STATE[code] ?? BY_CLASS[code.slice(0, 2)];
+  return known?.(found) ?? UNAVAILABLE;
+}
+
+/** The SQLSTATE, or undefined if the error is not from Postgres. */
+export const sqlStateOf = (error: unknown): string | undefined =>
+  textOf(findPostgresError(error)?.code) || undefined;
+
+/** Unwraps errors of Drizzle. A driver error without a state means that Postgres was not reached. */
+function findPostgresError(error: unknown): PostgresError | undefined {
+  for (let cause = error; cause instanceof Error; cause = cause.cause)
+    if (isPostgresError(cause)) return cause;
+  return undefined;
+}
+
+const isPostgresError = (error: Error): error is Error & PostgresError =>
+  error.name === 'NeonDbError' || ('code' in error && /^[0-9A-Z]{5}$/.test(textOf(error.code)));
+
+type ToProblem = (error: PostgresError) => AdminProblem;
+
+const UNAVAILABLE: AdminProblem = {
+  status: 503,
+  code: 'database-unavailable',
+  title: 'Postgres does not answer',
+  detail: 'Nothing was changed, as far as Weir knows. The rules in force stay in force.',
+};
+
+const BY_STATE: Readonly<Record<string, ToProblem>> = {
+  '23505': alreadyExists,
+  '23503': brokenReference,
+  '23514': refused,
+  '23502': refused,
+  WE409: () => ({ status: 409, code: 'changed-since', title: 'It has changed since' }),
+  WE404: () => ({ status: 404, code: 'not-found', title: 'There is no such change' }),
+  '42P01': () => ({
+    status: 503,
+    code: 'tables-missing',
+    title: 'The tables are missing',
+    detail: 'Run `npm run db:migrate`.',
+  }),
+};
+
+const BY_CLASS: Readonly<Record<string, ToProblem>> = {
+  // Values that a column cannot hold: a NUL in a text, a number out of range.
+  '22': refused,
+  // Weir's SQL does not fit the tables, or may not use them.
+  '42': () => ({
+    status: 503,
+    code: 'tables-outdated',
+    title: 'The tables do not fit this version of Weir',
+    detail: 'Run `npm run db:migrate`.',
+  }),
+};
+
+function alreadyExists({ detail, constraint }: PostgresError): AdminProblem {
+  if (constraint === 'tiers_one_default') return conflict('isDefault', 'another tier is the default one');
+  const fields = fieldsOf(detail);
+  return {
+    status: 409,
+    code: 'already-exists',
+    title: fields.length > 0 ? `There is already one with this ${fields.join(', ')}` : 'There is already one',
+    errors: fields.map((field) => ({ pointer: `#/${field}`, detail: 'is already taken' })),
+  };
+}
+
+const conflict = (field: string, detail: string): AdminProblem => ({
+  status: 409,
+  code: 'already-exists',
+  title: `There is already one with this ${field}`,
+  errors: [{ pointer: `#/${field}`, detail }],
+});
+
+/** Either the row refers to a row that does not exist, or another row still refers to this one. */
+function brokenReference({ detail }: PostgresError): AdminProblem {
+  const user = /still referenced from table "([^"]+)"/.exec(textOf(detail))?.[1];
+  if (user !== undefined)
+    return { status: 409, code: 'still-in-use', title: 'It is still in use', detail: `By ${words(user)}.` };
+  return {
+    status: 409,
+    code: 'unknown-reference',
+    title: 'It names something that is not there',
+    errors: fieldsOf(detail).map((field) => ({
+      pointer: `#/${field}`,
+      detail: 'names something that is not there',
+    })),
+  };
+}
+
+function refused({ constraint, column }: PostgresError): AdminProblem {
+  const reason = textOf(constraint) || textOf(column);
+  return {
+    status: 400,
+    code: 'refused-by-database',
+    title: 'Postgres refused it',
+    ...(reason && { detail: `It breaks ${reason}.` }),
+  };
+}
+
+/** From `Key (tenant_id)=(acme) is not present in table "tenants".` */
+function fieldsOf(detail: unknown): string[] {
+  const columns = /^Key \(([^)]+)\)=/.exec(textOf(detail))?.[1] ?? '';
+  return columns ? columns.split(', ').map(toCamelCase) : [];
+}
+
+const toCamelCase = (column: string) => column.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
+const words = (table: string) => table.replaceAll('_', ' ');
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');

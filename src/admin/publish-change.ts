@@ -1,8 +1,15 @@
 // Publishes after a change in Postgres, and collects the warnings for the person who made it.
+
 import type { Announced, Publication } from '../rules/publishing/publish.ts';
-import { SnapshotTooLarge } from '../rules/publishing/snapshot-room.ts';
-import { postgresProblem } from './postgres-problems.ts';
-import type { AdminServices } from './services.ts';
+import {
+  inMebibytes,
+  MAX_SAVED_BYTES,
+  readPublishedBytes,
+  SnapshotTooLarge,
+} from '../rules/publishing/snapshot-size.ts';
+import type { Database } from '../rules/tables/repository.ts';
+import type { AdminServices } from './app.ts';
+import { AdminError, postgresProblem } from './problems.ts';
 
 const MAX_WARNINGS = 20;
 
@@ -77,3 +84,22 @@ function shorten(warnings: readonly string[], whereAll: string): string[] {
   if (warnings.length <= MAX_WARNINGS) return [...warnings];
   return [...warnings.slice(0, MAX_WARNINGS), `and ${warnings.length - MAX_WARNINGS} more${whereAll}`];
 }
+
+// Checks that saved rows still fit into a snapshot.
+
+/** Accepts every change that does not grow the snapshot, so that a full one can be reduced. */
+export async function expectRoom(database: Database, grownBy: number): Promise<void> {
+  if (grownBy <= 0) return;
+  const bytes = (await readPublishedBytes(database)) + grownBy;
+  if (bytes > MAX_SAVED_BYTES) throw tooLarge(bytes);
+}
+
+export const tooLarge = (bytes: number) =>
+  new AdminError({
+    status: 409,
+    code: 'rules-too-large',
+    title: 'All rules, tiers and lists together would be too large',
+    detail:
+      `By ${bytes - MAX_SAVED_BYTES} bytes: at most ${inMebibytes(MAX_SAVED_BYTES)} fit into what the edge loads. ` +
+      'Name fewer subjects, or delete or switch off what is not needed.',
+  });

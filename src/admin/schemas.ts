@@ -2,18 +2,16 @@
 // it.
 import { createInsertSchema } from 'drizzle-zod';
 import * as z from 'zod';
+import { type BodySchemas, bodySchemas, identifier, moment, plainText } from '../authoring/bodies.ts';
+import { checkRoute, normalizeRoute, routeFields } from '../authoring/route-schema.ts';
+import { checkRule } from '../authoring/rule-problems.ts';
+import { ruleFields, WRITTEN_DEFAULTS } from '../authoring/rule-schema.ts';
+import { tierFields, tierName } from '../authoring/tier-schema.ts';
 import { formatIpRange, ipRangeProblem, parseIpRange } from '../core/matching/ip.ts';
-import { ROUTE_DEFAULTS } from '../core/matching/origin-route.ts';
+import { ROUTE_DEFAULTS } from '../core/matching/origin-routes.ts';
 import { LISTED_KINDS, LISTS } from '../core/matching/rule.ts';
-import { ENFORCEMENTS, FILE_EXTENSIONS } from '../core/matching/settings.ts';
-import { type BodySchemas, bodySchemas, identifier } from '../rules/tables/body-schemas.ts';
-import { moment } from '../rules/tables/moment.ts';
-import { plainText } from '../rules/tables/plain-text.ts';
-import { checkRoute, normalizeRoute, routeFields } from '../rules/tables/route-schema.ts';
-import { checkRule } from '../rules/tables/rule-problems.ts';
-import { ruleFields, WRITTEN_DEFAULTS } from '../rules/tables/rule-schema.ts';
-import { apiKeys, listEntries, tenants, users } from '../rules/tables/schema.ts';
-import { tierFields, tierName } from '../rules/tables/tier-schema.ts';
+import { ENFORCEMENTS, FILE_EXTENSIONS } from '../core/matching/snapshot.ts';
+import { apiKeys, listEntries, tenants, users } from '../rules/tables/tables.ts';
 
 const tierOf = z.string().max(63).nullable().describe('The name of a tier. Null means the default tier.');
 const tenantOf = identifier.nullable().describe('The id of a tenant.');

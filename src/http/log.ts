@@ -2,9 +2,9 @@
 // No line ever holds a key, a token or an argument.
 
 import { createBoundedCache } from '../core/bounded-cache.ts';
-import { CounterStoreError } from '../core/ports/counter-store.ts';
+import type { DegradedReason, Fallback } from '../core/decision.ts';
+import { CounterStoreError } from '../core/ports/region.ts';
 import type { BreakerState } from '../core/regions/breaker.ts';
-import type { Incident } from './incident-counts.ts';
 
 /** docs/operations.md explains each of them. */
 export const LOG_EVENTS = [
@@ -101,4 +101,33 @@ function framesOf(error: unknown): string[] {
     .split('\n')
     .filter((line) => FRAME.test(line));
   return frames.slice(0, MAX_FRAMES).map((line) => line.trim());
+}
+
+// Counts decisions in which something went wrong, since this isolate started: by fallback, reason and region.
+
+/** Without a `fallback`, the request was decided as usual, but late, or by rules or a caller that may be out of date. */
+export interface Incident {
+  readonly reason: DegradedReason;
+  readonly fallback?: Fallback | undefined;
+  readonly region: string;
+}
+
+export interface IncidentCounts {
+  add(incident: Incident): void;
+  /** Each kind of incident with its count. */
+  list(): readonly (Incident & { readonly count: number })[];
+}
+
+/** The map stays small, because there are few fallbacks, reasons and regions. */
+export function createIncidentCounts(): IncidentCounts {
+  const counts = new Map<string, Incident & { count: number }>();
+  return {
+    add({ reason, fallback, region }) {
+      const name = `${fallback ?? ''} ${reason} ${region}`;
+      const known = counts.get(name);
+      if (known) known.count += 1;
+      else counts.set(name, { fallback, reason, region, count: 1 });
+    },
+    list: () => [...counts.values()].map((counted) => ({ ...counted })),
+  };
 }

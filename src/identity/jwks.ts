@@ -10,7 +10,7 @@ import {
   errors as joseErrors,
   jwtVerify,
 } from 'jose';
-import type { AfterResponse } from '../core/ports/after-response.ts';
+import type { AfterResponse } from '../core/ports/telemetry.ts';
 
 const FRESH_MS = 10 * 60_000;
 /** Up to this age, keys still serve the current request and are renewed after its response. */

@@ -4,7 +4,6 @@ import { type JWTPayload, type JWTVerifyOptions, errors as joseErrors, jwtVerify
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { digest, toBase64Url } from '../core/digest.ts';
 import type { Claims } from '../core/matching/caller.ts';
-import type { AfterResponse } from '../core/ports/after-response.ts';
 import {
   ABSENT,
   type Absent,
@@ -13,6 +12,7 @@ import {
   UNAVAILABLE,
   type VerifiedUser,
 } from '../core/ports/callers.ts';
+import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { createKeyCache, isUnknownKey, verifyByKeys } from './jwks.ts';
 
 const MAX_TOKEN_LENGTH = 8_192;

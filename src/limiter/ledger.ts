@@ -1,11 +1,53 @@
 // All charges of one request, and where they were made. Every call that charges notes it here, and only the ledger
 // changes a charge later: it gives back, settles, renews and releases. None of that can fail a request: the ledger
 // reports an error, and the charge expires by itself.
+
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import type { Check, Operation } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
-import { type CounterStore, OutOfCalls } from '../core/ports/counter-store.ts';
-import { atEachStore, type PastCharge, settlementOf } from './past-charge.ts';
+import { type CounterStore, OutOfCalls } from '../core/ports/region.ts';
+
+// Charges that stores have made, and the calls that change them later. One call changes all charges of a store.
+
+export interface PastCharge<C extends Check = Check> {
+  readonly store: CounterStore;
+  readonly check: C;
+  /** By the clock of the store. Undefined: the charge is in doubt, because the store did not answer. */
+  readonly chargedAtMs?: number | undefined;
+  /** For a refund: units of the charge that stay charged. */
+  readonly keptUnits?: number;
+}
+
+/** Calls each store once, and all stores in parallel. */
+export const atEachStore = <C extends Check, T>(
+  charges: readonly PastCharge<C>[],
+  call: (store: CounterStore, checks: readonly C[]) => Promise<T>,
+): Promise<T[]> =>
+  Promise.all(
+    [...Map.groupBy(charges, ({ store }) => store)].map(([store, ofStore]) =>
+      call(store, ofStore.map(asCharged)),
+    ),
+  );
+
+/** The check, addressed as a past charge. */
+const asCharged = <C extends Check>({ check, chargedAtMs, keptUnits = 0 }: PastCharge<C>): C =>
+  chargedAtMs === undefined ? check : { ...check, want: keptUnits, chargedAtMs };
+
+/** Brings these charges to the real cost: with units to charge in addition, or with units to give back. */
+export const settlementOf = <C extends Check>(charges: readonly PastCharge<C>[], cost: number) => ({
+  added: differences(charges, (charged) => cost - charged),
+  refunded: differences(charges, (charged) => charged - cost, cost),
+});
+
+/** The charges whose difference is above 0, with the difference as their cost. */
+const differences = <C extends Check>(
+  charges: readonly PastCharge<C>[],
+  of: (charged: number) => number,
+  keptUnits = 0,
+): PastCharge<C>[] =>
+  charges
+    .map((charge) => ({ ...charge, check: { ...charge.check, cost: of(charge.check.cost) }, keptUnits }))
+    .filter(({ check }) => check.cost > 0);
 
 /** No request waits for these calls, so they may take long. */
 const DEADLINE_MS = 5_000;
@@ -186,3 +228,48 @@ export const needsFollowUp = (check: RuleCheck): boolean => {
   const { action, costFromOrigin, refundOnError } = check.rule;
   return holdsSeat(check) || action === 'throttle' || costFromOrigin || refundOnError;
 };
+
+// Holds the seats of an admitted request: renews them until the request ends, then gives them back. If the Worker dies,
+// they expire.
+
+export interface Held {
+  /** Aborts when a seat is lost: the connection must then close. */
+  readonly lost: AbortSignal;
+  /** Resolves when all seats have been given back. Further calls do nothing. */
+  end(): Promise<void>;
+}
+
+/** Timers count in 32 bits. A longer one would fire at once, again and again. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/** Undefined if there is no seat. Renews three times within a lifetime, so that one failure does no harm. */
+export function holdSeats(ledger: Pick<Ledger, 'seatMs' | 'renew' | 'release'>): Held | undefined {
+  const { seatMs } = ledger;
+  if (seatMs === undefined) return undefined;
+  const losing = new AbortController();
+  let isOver = false;
+  const renew = async () => {
+    const isHeld = await ledger.renew();
+    if (isHeld || isOver) return;
+    clearInterval(timer);
+    losing.abort();
+  };
+  let renewing = Promise.resolve();
+  const timer = setInterval(
+    () => {
+      renewing = renew();
+    },
+    Math.min(Math.ceil(seatMs / 3), LONGEST_TIMER_MS),
+  );
+  return {
+    lost: losing.signal,
+    async end() {
+      if (isOver) return;
+      isOver = true;
+      clearInterval(timer);
+      // Waits for a renewal in flight: it could take the seat again after the release.
+      await renewing;
+      await ledger.release();
+    },
+  };
+}

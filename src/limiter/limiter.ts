@@ -1,33 +1,31 @@
 // Decides a request in rounds. A round uses one set of rules and mostly makes one call to the nearest region. One
 // deadline covers all rounds. If the rules are outdated, there is one more round. If no region answers, this isolate
 // decides alone.
+
 import {
   type CheckResult,
   type Decision,
   type DegradedDecision,
+  type DegradedReason,
   isDenying,
   stamped,
   type Unstamped,
 } from '../core/decision.ts';
-import type { RuleCheck } from '../core/matching/plan.ts';
+import type { Plan, RefusedCredential, RuleCheck } from '../core/matching/plan.ts';
 import type { SharesByRegion } from '../core/matching/rule.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
-import type { AfterResponse } from '../core/ports/after-response.ts';
-import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
-import { createCessions } from './cessions.ts';
-import { createDeadline, waitHalf } from './deadline.ts';
-import { createDecisionMemory, type Known } from './decision-memory.ts';
-import { keepAlive } from './keep-alive.ts';
-import { createKnownDenials } from './known-denials.ts';
-import { createLeaseBook, type Leased } from './lease-book.ts';
-import { createLeasing } from './leasing.ts';
-import { createLedger } from './ledger.ts';
-import { createLocalLimiter, type Uncounted } from './local-limiter.ts';
-import { createPlacing, type PlacedCheck } from './placed-checks.ts';
-import { type LimiterRegion, reasonOf } from './region.ts';
-import { type Counted, createRegionalCount } from './regional-count.ts';
-import type { Decided, DecisionRequest, RequestPlan, Round, Step } from './round.ts';
+import type { Probe, SnapshotSource } from '../core/ports/snapshot-source.ts';
+import type { AfterResponse } from '../core/ports/telemetry.ts';
+import { type Counted, createRegionalCount } from './count.ts';
+import { createDeadline, type Deadline, keepAlive, waitHalf } from './deadline.ts';
+import { createLocalLimiter, type Uncounted } from './fallback.ts';
+import { createLeaseBook, createLeasing, type Leased } from './leases.ts';
+import { createLedger, type Ledger } from './ledger.ts';
+import { createDecisionMemory, createKnownDenials, type Known } from './memory.ts';
+import { createPlacing, type PlacedCheck } from './next-region.ts';
+import { type LimiterRegion, type Regions, reasonOf } from './region-calls.ts';
 import { createRulesInForce, type Hearing } from './rules-in-force.ts';
+import { createCessions } from './transfers.ts';
 
 export interface Limiter {
   /**
@@ -302,3 +300,37 @@ type Results = readonly CheckResult<RuleCheck>[];
 const NO_CHECKS: readonly RuleCheck[] = [];
 const checksOf = (plan: RequestPlan): readonly RuleCheck[] =>
   plan.kind === 'checks' ? plan.checks : NO_CHECKS;
+
+// A request that needs a decision, and the steps to that decision.
+
+export interface DecisionRequest {
+  readonly regions: Regions;
+  /** `peek` charges nothing. If no region answers, the isolate does not decide a `peek` in memory. */
+  readonly operation: 'take' | 'peek';
+  /** Gets all charges, certain or in doubt. The limiter gives the charges of a denied request back. */
+  readonly ledger: Ledger;
+  readonly afterResponse: AfterResponse;
+}
+
+/** The checks of the request, or the reason for a decision without checks. */
+export type RequestPlan = Plan | RefusedCredential;
+
+/** One pass over a request, with one set of rules. */
+export interface Round {
+  readonly kind: 'round';
+  readonly request: DecisionRequest;
+  readonly snapshot: Snapshot;
+  readonly deadline: Deadline;
+  readonly startedAtMs: number;
+  /** If there is one, the round reads the announcement in the call to Redis that it makes anyway. */
+  readonly probe?: Probe | undefined;
+  /** Why the request has waited longer for regions than it should. Set as soon as it is known. */
+  delayedBy?: DegradedReason | undefined;
+}
+
+export interface Decided {
+  readonly kind: 'decided';
+  readonly decision: Decision;
+}
+
+export type Step = Round | Decided;

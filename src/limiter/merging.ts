@@ -2,14 +2,17 @@
 // much, so Weir merges the parts once a caller strains several regions: the home charges itself with the units that the
 // other region has counted, and that region then cedes its part although it is in use. docs/regions.md explains why
 // that is exact.
+
+import { capacityOf, hasBurst } from '../core/counting/capacity.ts';
 import type { Outcome } from '../core/counting/check.ts';
-import type { RuleCheck } from '../core/matching/plan.ts';
+import { isStandIn, type RuleCheck } from '../core/matching/plan.ts';
+import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { centralRegionOf } from '../core/regions/parts.ts';
-import { isMerged } from '../core/regions/terms.ts';
-import type { Cessions } from './cessions.ts';
-import { wholeOf } from './known-cessions.ts';
-import type { PlacedCheck } from './placed-checks.ts';
-import type { LimiterRegion, Regions } from './region.ts';
+import { isMerged } from '../core/regions/placement.ts';
+import type { Pending } from './count.ts';
+import type { PlacedCheck } from './next-region.ts';
+import type { LimiterRegion, Regions } from './region-calls.ts';
+import { type Cessions, wholeOf } from './transfers.ts';
 
 /** No request waits for these calls, so they may take long. */
 const MERGE_MS = 5_000;
@@ -71,5 +74,43 @@ export function createMerging({ ask, cessionFrom, isRefused }: MergingOptions) {
       for (let tries = 0; tries < MAX_TRIES && units > 0 && (await hasTurn(merge)); tries += 1)
         units = (await tryOnce(merge, units))?.remaining ?? 0;
     },
+  };
+}
+
+// Carries the level of a bucket over to another region when its rule moves. The counter there starts empty, and a
+// bucket under load never empties, so the old level would be forgotten. While both regions count, Weir raises the new
+// bucket to the level of the old one after responses. Windows need none of this: they end.
+
+/** No request waits for this call. If it fails, Weir tries again after the next request. */
+const CATCH_UP_MS = 5_000;
+
+/** Charges the new region with the units that only the old one has counted. */
+export function catchUp(pending: readonly Pending[], afterResponse: AfterResponse, nowMs: number): void {
+  for (let i = 1; i < pending.length; i += 1) {
+    if (pending[i - 1]?.placed.check !== pending[i]?.placed.check) continue;
+    const [older, newer] = [usedOf(pending[i - 1]), usedOf(pending[i])];
+    if (!older || !newer || older.units <= newer.units) continue;
+    const { check, region } = newer;
+    const lacking = { ...check, cost: older.units - newer.units, want: older.units, chargedAtMs: nowMs };
+    afterResponse(settle(region, lacking));
+  }
+}
+
+const settle = (region: LimiterRegion, check: RuleCheck): Promise<unknown> =>
+  region.store
+    .run({ operation: 'settle', checks: [check] }, AbortSignal.timeout(CATCH_UP_MS))
+    .catch(region.watch.note);
+
+/**
+ * Units used in a bucket that one region counts alone. A check that is counted twice is in the list twice, older first.
+ */
+function usedOf(one: Pending | undefined) {
+  if (!one?.admitted || one.placed.at === undefined || !hasBurst(one.placed.check)) return undefined;
+  const { region, outcome, result } = one.admitted;
+  if (isStandIn(result.check)) return undefined;
+  return {
+    region,
+    check: result.check,
+    units: capacityOf(result.check) - outcome.remaining,
   };
 }

@@ -1,11 +1,51 @@
 // Which region the isolate asks next about a check: to count it, to stand in for its owner, or for its part.
-import type { RuleCheck } from '../core/matching/plan.ts';
+
+import { eachAs } from '../core/each.ts';
+import { type RuleCheck, standInAt } from '../core/matching/plan.ts';
+import type { SharesByRegion, Split } from '../core/matching/rule.ts';
 import { isUsable } from '../core/regions/parts.ts';
-import type { Cessions, PartRequest } from './cessions.ts';
-import type { KnownDenials } from './known-denials.ts';
-import { type Pending, setVerdict, type Turn } from './pending-check.ts';
-import type { LimiterRegion, Regions } from './region.ts';
-import { standInOf } from './stand-in.ts';
+import { createPlacements, type Placement, type Placements, wholeAt } from '../core/regions/placement.ts';
+import { isUnanswered, type Pending, setVerdict, type Turn } from './count.ts';
+import type { KnownDenials } from './memory.ts';
+import type { LimiterRegion, Regions } from './region-calls.ts';
+import type { Cessions, PartRequest } from './transfers.ts';
+
+// While the owner of a counter does not answer, another region stands in for it. It counts in a counter of another id,
+// with the whole limit. Which region that is depends on the owner, not on the caller, so all isolates that cannot reach
+// the owner agree on it, and at most the limit passes once more. When the owner answers again, no isolate asks the
+// stand-in any more. Its counter expires by itself. docs/regions.md explains the rest.
+
+export interface StandInOptions {
+  readonly cessions: Pick<Cessions, 'ownerOf'>;
+  /** Whether the breaker lets requests call the region. */
+  readonly isClosed: (region: LimiterRegion) => boolean;
+}
+
+/**
+ * The next region that may stand in for the owner of a check that no region may count by itself; undefined if there is
+ * none, if no region has failed, or if a region has denied the check: a region without an answer does not overrule it.
+ */
+export function standInOf(
+  one: Pending,
+  regions: Regions,
+  { cessions, isClosed }: StandInOptions,
+): Turn | undefined {
+  if (regions.length === 1) return undefined;
+  const { placed, verdicts } = one;
+  const name = cessions.ownerOf(placed);
+  const owner = regions.find((region) => region.name === name);
+  const answers = [...verdicts.values()];
+  const hasFailed = !owner || answers.some(isUnanswered) || regions.some((region) => !isClosed(region));
+  if (!hasFailed || answers.some(({ outcome }) => outcome)) return undefined;
+  // A region that was removed has no neighbours. The order of names is the same for all isolates, too.
+  const order = owner?.neighbours ?? regions.map((region) => region.name).sort();
+  for (const next of order) {
+    const region = regions.find((candidate) => candidate.name === next);
+    if (region && isClosed(region) && !verdicts.has(next))
+      return { region, check: standInAt(next, placed.check), ones: [one] };
+  }
+  return undefined;
+}
 
 export interface NextRegionOptions {
   readonly denials: KnownDenials;
@@ -76,3 +116,57 @@ export function createNextRegion({ now, denials, cessions, isClosed }: NextRegio
 
   return { turnOf, standInTurnOf, partRequestOf };
 }
+
+// The checks of a request, with each region's part of their limits.
+
+export interface PlacedCheck extends Placement {
+  readonly check: RuleCheck;
+  /** The split that the check was placed by. */
+  readonly split: Split;
+}
+
+export interface Placing {
+  /** With a single region, checks stay as they are. */
+  place(checks: readonly RuleCheck[], regions: Regions, split: Split | undefined): readonly PlacedCheck[];
+}
+
+/** The configured `shares` apply to snapshots that predate regional splits. */
+export function createPlacing(shares: SharesByRegion, now: () => number): Placing {
+  const configured: Split = { shares, before: [] };
+  const known = new WeakMap<Split, Placements>();
+  const placementsOf = (split: Split): Placements => {
+    const found = known.get(split) ?? createPlacements(split);
+    known.set(split, found);
+    return found;
+  };
+  return {
+    place(checks, regions, split = configured) {
+      if (regions.length === 1 && isSettled(checks, split))
+        return eachAs(checks, (check) => {
+          const { parts, at } = wholeAt(regions[0].name, check);
+          return { check, split, parts, at };
+        });
+      const placements = placementsOf(split);
+      const nowMs = now();
+      const placed: PlacedCheck[] = [];
+      for (const check of checks)
+        for (const { parts, at } of placements.of(check, nowMs)) placed.push({ check, split, parts, at });
+      return placed;
+    },
+  };
+}
+
+/** No rule is moving. */
+const isSettled = (checks: readonly RuleCheck[], { before, moved }: Split) =>
+  before.length === 0 && (!moved || checks.every(({ rule }) => !moved[rule.id]));
+
+/**
+ * Whether the rule is moving, so that old and new placement may both count: the rule itself has changed, or new shares
+ * give a central rule another region.
+ */
+export const isBeingMoved = ({ check, split, at }: PlacedCheck): boolean =>
+  (split.moved?.[check.rule.id]?.length ?? 0) > 0 || (at !== undefined && split.before.length > 0);
+
+/** Whether a region can use the parts of others. */
+export const isShared = ({ check, parts, at }: PlacedCheck): boolean =>
+  parts.size > 1 && (at !== undefined || check.rule.spill);

@@ -1,10 +1,9 @@
 // Probes regions after responses, so that no request waits. A probe finds out whether a failed region is back, and
 // whether a script that failed for one request fails for all requests. Each isolate limits how often it probes.
 
-import type { AfterResponse } from '../core/ports/after-response.ts';
-import { type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';
+import { type Census, type CounterStore, CounterStoreError, isIsolateCount } from '../core/ports/region.ts';
+import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { type Breaker, type Permit, PROBE_MS } from '../core/regions/breaker.ts';
-import type { Distance } from './distance.ts';
 
 export interface RegionWatch {
   /** Notes the error of a failed call to the region. */
@@ -95,3 +94,93 @@ export function createRegionWatch(options: RegionWatchOptions): RegionWatch {
 /** A failed script is no outage: the server has run or refused it. */
 const isOutage = (error: CounterStoreError | undefined): boolean =>
   error !== undefined && error.failure !== 'script-failed';
+
+// The round trip from this isolate to a region, in milliseconds, measured on the calls that it makes anyway.
+
+export interface Distance {
+  /** Undefined as long as no call has been answered. */
+  ms(): number | undefined;
+  note(tookMs: number): void;
+  /**
+   * How long a call may take, if a call to a near region may take `nearMs`. With `isPatient`, a region of unknown
+   * distance also gets more time.
+   */
+  fitMs(nearMs: number, isPatient?: boolean): number;
+  /** Called after a timeout. If the distance is unknown, probes the region once more, with more time. */
+  measure(afterResponse: AfterResponse): void;
+}
+
+/** A slower call moves the average by half, a faster one by little: slow calls must fit into the time, too. */
+const SLOWER_WEIGHT = 0.5;
+const FASTER_WEIGHT = 0.1;
+/** A call may take this many times the average, up to LONGEST_MS. */
+export const TIMEOUT_FACTOR = 2;
+export const LONGEST_MS = 1_500;
+const UNKNOWN_MS = 1_000;
+const MEASURE_MS = 5_000;
+
+export function createDistance(store: Pick<CounterStore, 'probe'>, now: () => number): Distance {
+  let known: number | undefined;
+  let measuredAtMs = Number.NEGATIVE_INFINITY;
+
+  const note = (tookMs: number) => {
+    known =
+      known === undefined
+        ? tookMs
+        : known + (tookMs - known) * (tookMs > known ? SLOWER_WEIGHT : FASTER_WEIGHT);
+  };
+  const fitMs = (nearMs: number, isPatient = false) => {
+    const ownMs = known === undefined ? (isPatient ? UNKNOWN_MS : 0) : known * TIMEOUT_FACTOR;
+    return Math.max(nearMs, Math.min(LONGEST_MS, Math.ceil(ownMs)));
+  };
+
+  const probe = async () => {
+    const startedAtMs = now();
+    // Ignores a failure: the next call finds out what is wrong.
+    const isThere = await store.probe(AbortSignal.timeout(MEASURE_MS)).then(
+      () => true,
+      () => false,
+    );
+    if (isThere) note(now() - startedAtMs);
+  };
+
+  return {
+    ms: () => known,
+    note,
+    fitMs,
+    measure(afterResponse) {
+      if (known !== undefined || Math.abs(now() - measuredAtMs) < MEASURE_MS) return;
+      measuredAtMs = now();
+      afterResponse(probe());
+    },
+  };
+}
+
+// When an isolate reports to the census, and what it learns: see core/ports/region.ts.
+
+const ASK_EVERY_MS = 60_000;
+/** At first an isolate asks more often, because other isolates start at the same time. */
+const ASK_EARLY_MS = 5_000;
+const EARLY_QUESTIONS = 3;
+
+export function createCensus({ assumed }: { readonly assumed: number }): Census {
+  let askedAtMs = Number.NEGATIVE_INFINITY;
+  let asked = 0;
+  let known: number | undefined;
+
+  return {
+    isDue(nowMs) {
+      const sinceMs = nowMs - askedAtMs;
+      // A negative time means that the clock was put back. Waiting for the old time could take for ever.
+      if (sinceMs >= 0 && sinceMs < (asked < EARLY_QUESTIONS ? ASK_EARLY_MS : ASK_EVERY_MS)) return false;
+      askedAtMs = nowMs;
+      asked += 1;
+      return true;
+    },
+    count: () => known ?? assumed,
+    told: () => known,
+    tell(count) {
+      if (isIsolateCount(count)) known = count;
+    },
+  };
+}

@@ -1,9 +1,9 @@
 // Upstash Redis over HTTP for Workers: each command has its own signal, and errors hold no secrets.
 import type { Redis } from '@upstash/redis/cloudflare';
-import { CounterStoreError, OutOfCalls } from '../core/ports/counter-store.ts';
-import { whenNeeded } from '../core/when-needed.ts';
+import { whenNeeded } from '../core/lazy-module.ts';
+import { CounterStoreError, OutOfCalls } from '../core/ports/region.ts';
+import { withoutCommand, wordsOf } from './redact-error.ts';
 import type { Script } from './script.ts';
-import { withoutCommand, wordsOf } from './server-words.ts';
 import type { ScriptCall } from './wire.ts';
 
 export interface UpstashOptions {

@@ -1,7 +1,7 @@
 // Translates checks into KEYS and ARGV of the script, and its reply into outcomes. lua/counters.lua describes both.
 import { type Answer, type Check, keysOf, type Outcome } from '../core/counting/check.ts';
 import { eachAs } from '../core/each.ts';
-import { type CounterCall, CounterStoreError } from '../core/ports/counter-store.ts';
+import { type CounterCall, CounterStoreError } from '../core/ports/region.ts';
 import { letterOf } from './script.ts';
 
 /** Integers for each check: those in every reply, and the details, which the script sends only if they are unusual. */

@@ -1,9 +1,51 @@
 // Sends thresholds to a webhook. The table `alerts` is the outbox. Before it sends a row, an isolate postpones the
 // row's next attempt, so that no other isolate sends it at the same time. The cron run retries failed messages.
+
 import { sql } from 'drizzle-orm';
-import type { MetricSums } from '../core/telemetry/metric-sums.ts';
-import type { Database } from '../rules/tables/database.ts';
-import { postSigned, type Webhook } from './webhook.ts';
+import { createSigner, fromBase64, toBase64 } from '../core/digest.ts';
+import type { MetricSums } from '../core/telemetry/metrics.ts';
+import type { Database } from '../rules/tables/repository.ts';
+
+// Posts a message to a webhook, signed as Standard Webhooks specifies: HMAC-SHA-256 over its id, the time and the body.
+
+export interface Webhook {
+  readonly url: string;
+  /** `whsec_` and the key in base64. */
+  readonly secret: string;
+}
+
+export interface Message {
+  /** The same for every attempt, so that receivers recognize a repeated message. */
+  readonly id: string;
+  readonly nowMs: number;
+  readonly body: string;
+}
+
+const TIMEOUT_MS = 10_000;
+
+export class WebhookError extends Error {
+  override readonly name = 'WebhookError';
+}
+
+export async function postSigned({ url, secret }: Webhook, message: Message): Promise<void> {
+  const answer = await fetch(url, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json', ...(await signedHeaders(secret, message)) },
+    body: message.body,
+    // A signed message goes only to the URL that the operator has configured.
+    redirect: 'manual',
+    signal: AbortSignal.timeout(TIMEOUT_MS),
+  });
+  await answer.body?.cancel();
+  if (!answer.ok) throw new WebhookError(`ALERT_WEBHOOK answered ${answer.status}`);
+}
+
+export async function signedHeaders(secret: string, { id, nowMs, body }: Message) {
+  const timestamp = String(Math.floor(nowMs / 1_000));
+  const sign = createSigner(fromBase64(secret.slice('whsec_'.length)));
+  const signature = toBase64(await sign(`${id}.${timestamp}.${body}`));
+  return { 'webhook-id': id, 'webhook-timestamp': timestamp, 'webhook-signature': `v1,${signature}` };
+}
 
 /** Workers wait for the headers of six answers at once. */
 const AT_ONCE = 6;

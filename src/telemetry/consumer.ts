@@ -1,9 +1,9 @@
 // The queue's consumer: writes each batch to Postgres and acknowledges it. The queue delivers a failed batch again,
 // after a longer delay each time. A batch that fails too often goes to the dead-letter queue, where the consumer counts
 // it and tries it again.
-import type { MetricSums } from '../core/telemetry/metric-sums.ts';
-import type { RecordBatch } from './record-batch.ts';
-import { countOf } from './records-hand-over.ts';
+import type { MetricSums } from '../core/telemetry/metrics.ts';
+import type { RecordBatch } from './flush.ts';
+import { countOf } from './flush.ts';
 
 /** A message, as Cloudflare Queues delivers it. */
 export interface QueuedMessage {

@@ -1,7 +1,7 @@
 // Counts the calls to one region by wrapping the parts that see each call anyway. It delays no call and awaits nothing.
 import { keysOf } from '../core/counting/check.ts';
-import { type CounterCall, type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';
-import type { MetricSums } from '../core/telemetry/metric-sums.ts';
+import { type CounterCall, type CounterStore, CounterStoreError } from '../core/ports/region.ts';
+import type { MetricSums } from '../core/telemetry/metrics.ts';
 
 interface Observed {
   readonly store: CounterStore;

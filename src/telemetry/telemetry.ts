@@ -2,10 +2,10 @@
 // and usage to a queue or to Postgres.
 import type { CheckResult } from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
-import type { IsolateReport } from '../core/ports/metrics-board.ts';
+import type { IsolateReport } from '../core/ports/region.ts';
 import type { HandOverRegion, Telemetry } from '../core/ports/telemetry.ts';
-import type { Collected } from '../core/telemetry/collected.ts';
-import type { HandOver } from './hand-over.ts';
+import type { Collected } from '../core/telemetry/metrics.ts';
+import type { HandOver } from './flush.ts';
 import { createObserver } from './observer.ts';
 
 export interface TelemetryOptions {

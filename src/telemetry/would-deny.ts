@@ -3,8 +3,8 @@
 import { type SQL, sql } from 'drizzle-orm';
 import type { Scope } from '../core/matching/rule.ts';
 import { OTHER } from '../core/telemetry/metrics.ts';
-import type { Database } from '../rules/tables/database.ts';
-import type { Period } from './questions.ts';
+import type { Database } from '../rules/tables/repository.ts';
+import type { Period } from './queries.ts';
 
 export interface WouldDenyQuestion extends Period {
   readonly ruleId: string;

@@ -1,9 +1,9 @@
 // Cloudflare Access in front of the admin route, beside tokens.
 import { OpenAPIHono } from '@hono/zod-openapi';
 import { expect, test } from 'vitest';
+import type { AdminEnv } from '../../src/admin/app.ts';
 import { createAuth, createGate as openGate, sessionsOf } from '../../src/admin/auth.ts';
-import type { AdminEnv } from '../../src/admin/services.ts';
-import { createPage } from '../../src/page/page.ts';
+import { createPage } from '../../src/page/page.tsx';
 import { AUDIENCE, useAccess } from './access-jwt-harness.ts';
 import { TOKENS } from './harness.ts';
 

@@ -1,7 +1,7 @@
 // Cloudflare Access: which assertions it accepts, and where its keys come from.
 import { exportSPKI, generateKeyPair, SignJWT, UnsecuredJWT } from 'jose';
 import { expect, test } from 'vitest';
-import { createAccessVerifier } from '../../src/admin/access-jwt.ts';
+import { createAccessVerifier } from '../../src/admin/auth.ts';
 import { AUDIENCE, type Certs, NOW, toJwk, useAccess } from './access-jwt-harness.ts';
 
 const { access, assert, goodClaims } = useAccess();

@@ -2,11 +2,11 @@
 
 import { OpenAPIHono } from '@hono/zod-openapi';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { AdminEnv } from '../../src/admin/app.ts';
 import { createAuth, type GateServices, createGate as openGate } from '../../src/admin/auth.ts';
-import type { AdminEnv } from '../../src/admin/services.ts';
-import type { CounterStore } from '../../src/core/ports/counter-store.ts';
+import type { CounterStore } from '../../src/core/ports/region.ts';
 import { createClient } from '../../src/redis/client.ts';
-import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+import { createUpstashStore } from '../../src/redis/counter-store.ts';
 import { type Harness, startHarness, TOKEN } from '../local/upstash-gateway-harness.ts';
 import { TOKENS } from './harness.ts';
 

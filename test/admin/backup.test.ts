@@ -1,8 +1,8 @@
 // A backup has everything but secrets in one document, and restores it into an empty database.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { hashApiKey } from '../../src/core/matching/api-key.ts';
-import { findApiKey } from '../../src/rules/book/caller-rows.ts';
+import { hashApiKey } from '../../src/identity/api-key.ts';
+import { findApiKey } from '../../src/identity/caller-rows.ts';
 import { DELETE_ALL } from '../rules/database.ts';
 import { type Admin, startAdmin, TOKENS } from './harness.ts';
 import { rule } from './import-export-harness.ts';

@@ -2,12 +2,11 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { Check } from '../../src/core/counting/check.ts';
-import { counterId, groupOf, subjectKey } from '../../src/core/counting/keys.ts';
-import { hash } from '../../src/core/hash.ts';
+import { counterId, groupOf, hash, subjectKey } from '../../src/core/counting/keys.ts';
 import { slotOf } from '../../src/core/matching/resource.ts';
-import type { CounterStore } from '../../src/core/ports/counter-store.ts';
+import type { CounterStore } from '../../src/core/ports/region.ts';
 import { createClient } from '../../src/redis/client.ts';
-import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+import { createUpstashStore } from '../../src/redis/counter-store.ts';
 import { type Harness, startHarness, TOKEN } from '../local/upstash-gateway-harness.ts';
 import { type Admin, startAdmin, TOKENS } from './harness.ts';
 

@@ -1,8 +1,8 @@
 // How the admin route reports what Postgres refuses, and a Postgres that does not answer.
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { postgresProblem } from '../../src/admin/postgres-problems.ts';
-import { rules, users } from '../../src/rules/tables/schema.ts';
+import { postgresProblem } from '../../src/admin/problems.ts';
+import { rules, users } from '../../src/rules/tables/tables.ts';
 import { type Call, post, readRefusal } from './errors-harness.ts';
 import { type Admin, startAdmin } from './harness.ts';
 import { create, LOGINS, readProblem, type Shown } from './samples.ts';

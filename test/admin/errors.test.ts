@@ -1,6 +1,6 @@
 // Every kind of bad request: its code, the field it points at, and that it writes nothing.
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { history } from '../../src/rules/tables/schema.ts';
+import { history } from '../../src/rules/tables/tables.ts';
 import { type Call, post, readRefusal } from './errors-harness.ts';
 import { type Admin, startAdmin } from './harness.ts';
 import { create, LOGINS, readProblem, type Shown } from './samples.ts';

@@ -2,9 +2,9 @@
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { counterId, groupOf, subjectKey } from '../../src/core/counting/keys.ts';
-import type { CounterStore } from '../../src/core/ports/counter-store.ts';
+import type { CounterStore } from '../../src/core/ports/region.ts';
 import { createClient } from '../../src/redis/client.ts';
-import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+import { createUpstashStore } from '../../src/redis/counter-store.ts';
 import { type Harness, startHarness, TOKEN } from '../local/upstash-gateway-harness.ts';
 import { type Admin, startAdmin, TOKENS } from './harness.ts';
 

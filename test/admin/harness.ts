@@ -1,10 +1,11 @@
 // The admin route on a real Postgres, called as clients call it. Every answer is compared with the OpenAPI document.
+
+import type { AdminServices } from '../../src/admin/app.ts';
 import { createAdminApp } from '../../src/admin/app.ts';
-import { createEndedSessions } from '../../src/admin/ended-sessions.ts';
 import { documentOf } from '../../src/admin/routes/openapi.ts';
-import type { AdminServices } from '../../src/admin/services.ts';
-import type { AnnouncementBoard } from '../../src/core/ports/announcement.ts';
-import { type CounterStore, CounterStoreError } from '../../src/core/ports/counter-store.ts';
+import { createEndedSessions } from '../../src/admin/session.ts';
+import type { AnnouncementBoard } from '../../src/core/ports/region.ts';
+import { type CounterStore, CounterStoreError } from '../../src/core/ports/region.ts';
 import { publish } from '../../src/rules/publishing/publish.ts';
 import { createRuleReader } from '../../src/rules/publishing/rule-reader.ts';
 import { startDatabase, type TestDatabase } from '../rules/database.ts';

@@ -1,7 +1,7 @@
 // An import that Weir refuses, or that another change interrupts: it is done as a whole or not at all.
 import { beforeEach, describe, expect, test } from 'vitest';
 import { importRules } from '../../src/admin/import/import.ts';
-import type { Database } from '../../src/rules/tables/database.ts';
+import type { Database } from '../../src/rules/tables/repository.ts';
 import { TOKENS } from './harness.ts';
 import { type Document, rule, useImports } from './import-export-harness.ts';
 

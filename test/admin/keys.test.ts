@@ -1,8 +1,8 @@
 // API keys are shown once, and never again in any way.
 import { eq } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { hashApiKey, isWellFormedKey } from '../../src/core/matching/api-key.ts';
-import { apiKeys } from '../../src/rules/tables/schema.ts';
+import { hashApiKey, isWellFormedKey } from '../../src/identity/api-key.ts';
+import { apiKeys } from '../../src/rules/tables/tables.ts';
 import { type Admin, startAdmin } from './harness.ts';
 import { create, read, readProblem, type Shown } from './samples.ts';
 

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { planRequest } from '../../src/core/matching/plan.ts';
 import { compileSnapshot, type Snapshot } from '../../src/core/matching/snapshot.ts';
 import { createClient } from '../../src/redis/client.ts';
-import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+import { createUpstashStore } from '../../src/redis/counter-store.ts';
 import { readContent } from '../../src/rules/publishing/content.ts';
 import { type Harness, startHarness, TOKEN } from '../local/upstash-gateway-harness.ts';
 import { type Admin, startAdmin, TOKENS } from './harness.ts';

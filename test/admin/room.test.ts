@@ -2,7 +2,7 @@
 // published.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { MAX_SAVED_BYTES } from '../../src/rules/publishing/snapshot-room.ts';
+import { MAX_SAVED_BYTES } from '../../src/rules/publishing/snapshot-size.ts';
 import { type Admin, startAdmin } from './harness.ts';
 import { rule as documentRule } from './import-export-harness.ts';
 import { create, LOGINS, read, readProblem } from './samples.ts';

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { readContent } from '../../src/rules/publishing/content.ts';
 import { createRuleReader } from '../../src/rules/publishing/rule-reader.ts';
-import { routes } from '../../src/rules/tables/route-table.ts';
+import { routes } from '../../src/rules/tables/tables.ts';
 import { type Admin, startAdmin } from './harness.ts';
 import { create, read, readProblem } from './samples.ts';
 

@@ -1,6 +1,6 @@
 // Rules of every form through the admin route: which fields are refused, and that export and import keep them.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { rules } from '../../src/rules/tables/schema.ts';
+import { rules } from '../../src/rules/tables/tables.ts';
 import { type Admin, startAdmin } from './harness.ts';
 import { create, read, readProblem } from './samples.ts';
 

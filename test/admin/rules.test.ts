@@ -1,6 +1,6 @@
 // Rules: what the filters find, and that Weir validates the whole rule that results from a change.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { rules } from '../../src/rules/tables/schema.ts';
+import { rules } from '../../src/rules/tables/tables.ts';
 import { type Admin, startAdmin } from './harness.ts';
 import { create, LOGINS, read, readProblem, type Shown } from './samples.ts';
 

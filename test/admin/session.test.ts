@@ -2,11 +2,10 @@
 
 import { Hono } from 'hono';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { AdminServices, AdminToken } from '../../src/admin/app.ts';
 import { createAuth, createGate, sessionsOf } from '../../src/admin/auth.ts';
-import { createEndedSessions, type EndedSessions } from '../../src/admin/ended-sessions.ts';
-import type { AdminServices, AdminToken } from '../../src/admin/services.ts';
-import { SESSION_MS } from '../../src/admin/session.ts';
-import { createPage } from '../../src/page/page.ts';
+import { createEndedSessions, type EndedSessions, SESSION_MS } from '../../src/admin/session.ts';
+import { createPage } from '../../src/page/page.tsx';
 import { startDatabase, type TestDatabase } from '../rules/database.ts';
 
 const ALICE: AdminToken = { name: 'alice', token: 'a-token-that-may-do-all', role: 'admin' };

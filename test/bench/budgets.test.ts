@@ -5,10 +5,10 @@ import { measureBytes } from '../../bench/engine/bytes.ts';
 import { countCommands, measureCommands, rulesOf } from '../../bench/engine/commands.ts';
 import { COUNTS, checksOf, mixedRules } from '../../bench/engine/rules.ts';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
-import type { CounterStore } from '../../src/core/ports/counter-store.ts';
+import type { CounterStore } from '../../src/core/ports/region.ts';
 import { createClient } from '../../src/redis/client.ts';
+import { createUpstashStore } from '../../src/redis/counter-store.ts';
 import { composeScript } from '../../src/redis/script.ts';
-import { createUpstashStore } from '../../src/redis/upstash-store.ts';
 import { type Harness, startHarness, TOKEN } from '../local/upstash-gateway-harness.ts';
 
 let redis: BenchRedis;

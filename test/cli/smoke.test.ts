@@ -1,7 +1,7 @@
 // The smoke test of a deployment, on the local stack: three regions, KV, Postgres, and each of them broken once.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Weir } from '../../local/weir.ts';
-import { findPageHost } from '../../src/admin/smoke/findings.ts';
+import { findPageHost } from '../../src/admin/smoke.ts';
 import { startWeir } from '../shared/weir.ts';
 import { runCli, urlOf, variablesOf } from './run-cli.ts';
 

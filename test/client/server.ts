@@ -1,8 +1,7 @@
 // A server under one limit, on Weir's own engine, for clients on a virtual clock.
 
 import type { Check } from '../../src/core/counting/check.ts';
-import { runChecks } from '../../src/core/counting/counters.ts';
-import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import { untilFreeMs } from '../../src/core/decision.ts';
 
 export interface LimitedServer {

@@ -7,7 +7,7 @@ import {
   hasAdmissionBounds,
   mostAdmitted,
   mostAdmittedInAny,
-} from '../../src/core/counting/admission-bounds.ts';
+} from '../../src/authoring/admission-bounds.ts';
 import { idsWith } from '../../src/core/counting/algorithms/registry.ts';
 import { capacityOf } from '../../src/core/counting/capacity.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';

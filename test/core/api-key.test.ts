@@ -5,7 +5,7 @@ import {
   hashApiKey,
   isWellFormedKey,
   prefixOf,
-} from '../../src/core/matching/api-key.ts';
+} from '../../src/identity/api-key.ts';
 
 const randomBytes = () => crypto.getRandomValues(new Uint8Array(API_KEY_RANDOM_BYTES));
 

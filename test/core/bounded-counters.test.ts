@@ -2,11 +2,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
-import { createBoundedCounters } from '../../src/core/counting/bounded-counters.ts';
 import type { Check, Operation } from '../../src/core/counting/check.ts';
-import { runChecks } from '../../src/core/counting/counters.ts';
-import type { Counter, Counters } from '../../src/core/counting/judging.ts';
-import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import type { Counter, Counters } from '../../src/core/counting/counters.ts';
+import { createBoundedCounters, createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import { rounds } from '../rounds.ts';
 
 const START_MS = 1_800_000_000_000;

@@ -1,8 +1,7 @@
 // Which of the published borders an isolate uses.
 import { describe, expect, it } from 'vitest';
 import { fixedWindow } from '../../src/core/counting/algorithms/fixed-window.ts';
-import { windowAt } from '../../src/core/counting/calendar.ts';
-import { compileCalendars, type PublishedCalendars } from '../../src/core/matching/calendar.ts';
+import { compileCalendars, type PublishedCalendars, windowAt } from '../../src/core/counting/calendar.ts';
 import { planRequest } from '../../src/core/matching/plan.ts';
 import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
 import { compileSnapshot, type PublishedRule } from '../../src/core/matching/snapshot.ts';

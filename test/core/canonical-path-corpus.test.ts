@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
+import { canonicalPath } from '../../src/core/matching/path.ts';
 import { compileResource } from '../../src/core/matching/resource.ts';
 import { APART, REFUSED, SAME } from './canonical-path-corpus.ts';
 

@@ -1,7 +1,7 @@
 // Any other spelling of a path counts as the path, or is refused: random spellings beyond the corpus.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
+import { canonicalPath } from '../../src/core/matching/path.ts';
 import { rounds } from '../rounds.ts';
 
 const PATHS = [

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
+import { canonicalPath } from '../../src/core/matching/path.ts';
 import { rounds } from '../rounds.ts';
 
 const pathOf = (raw: string) => {

@@ -1,7 +1,7 @@
 // Compares the reasons why a rule does not apply with compiled snapshots: of the rule alone, and with its winner.
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { type ExplainRequest, explain, type RuleExplanation } from '../../src/core/matching/explain.ts';
+import { type ExplainRequest, explain, type RuleExplanation } from '../../src/authoring/explain.ts';
 import { isOwnPath } from '../../src/core/matching/resource.ts';
 import type { Tier } from '../../src/core/matching/rule.ts';
 import { compileSnapshot } from '../../src/core/matching/snapshot.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { type ExplainRequest, explain, type Verdict } from '../../src/authoring/explain.ts';
 import type { Caller } from '../../src/core/matching/caller.ts';
-import { type ExplainRequest, explain, type Verdict } from '../../src/core/matching/explain.ts';
 import type { Tier } from '../../src/core/matching/rule.ts';
 import { compileSnapshot } from '../../src/core/matching/snapshot.ts';
 import { rounds } from '../rounds.ts';

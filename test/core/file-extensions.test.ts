@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { withoutExtension } from '../../src/core/matching/file-extensions.ts';
+import { withoutExtension } from '../../src/core/matching/path.ts';
 
 it.each([
   ['/login.json', '/login'],

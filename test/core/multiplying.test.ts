@@ -1,6 +1,6 @@
 // Rules that multiply: one rule changes all limits of a customer, wherever a limit comes from.
 import { describe, expect, it } from 'vitest';
-import { explain } from '../../src/core/matching/explain.ts';
+import { explain } from '../../src/authoring/explain.ts';
 import { planRequest } from '../../src/core/matching/plan.ts';
 import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
 import { type CompiledRule, compileSnapshot } from '../../src/core/matching/snapshot.ts';

@@ -1,9 +1,6 @@
 // Which route takes a request, and which part of its path the origin gets.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
-import { type OriginRoute, ROUTE_DEFAULTS, strip } from '../../src/core/matching/origin-route.ts';
-import { compileOriginRoutes, hostOf } from '../../src/core/matching/origin-routes.ts';
 import {
   headerProblem,
   hostProblem,
@@ -11,7 +8,15 @@ import {
   isPrefixOf,
   normalizeHost,
   parsePrefix,
-} from '../../src/core/matching/route-fields.ts';
+} from '../../src/authoring/route-schema.ts';
+import {
+  compileOriginRoutes,
+  hostOf,
+  type OriginRoute,
+  ROUTE_DEFAULTS,
+  strip,
+} from '../../src/core/matching/origin-routes.ts';
+import { canonicalPath } from '../../src/core/matching/path.ts';
 
 const routeAt = (host: string, prefix: string): OriginRoute => ({
   ...ROUTE_DEFAULTS,

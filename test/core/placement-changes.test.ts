@@ -1,7 +1,7 @@
 // What each region may use of a limit while the split changes.
 import { describe, expect, it } from 'vitest';
 import type { PlacedBefore } from '../../src/core/matching/rule.ts';
-import { OLD_RULES_GONE_MS } from '../../src/core/regions/terms.ts';
+import { OLD_RULES_GONE_MS } from '../../src/core/regions/placement.ts';
 import type { RuleCheckShape } from '../limiter/rule-checks.ts';
 import {
   AT_MS,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { CompiledRule } from '../../src/core/matching/compiled-rule.ts';
-import { POLICY, policyOf } from '../../src/core/matching/policy.ts';
+import { POLICY, policyOf } from '../../src/core/matching/plan.ts';
 import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
 
 const rule = (fields: Partial<CompiledRule> = {}): CompiledRule => ({

@@ -1,6 +1,6 @@
 // Random rules, tiers and requests. They have few values, so that rules often match requests.
 import fc from 'fast-check';
-import type { ExplainContent } from '../../src/core/matching/explain.ts';
+import type { ExplainContent } from '../../src/authoring/explain.ts';
 import {
   type RouteCost,
   RULE_DEFAULTS,

@@ -1,13 +1,13 @@
 // What a rule counts by: counters per route and method, subjects of several parts and their bounds, hosts and routes,
 // and names that begin alike.
 import { describe, expect, it } from 'vitest';
+import { explain } from '../../src/authoring/explain.ts';
 import { groupOf } from '../../src/core/counting/keys.ts';
 import type { Claims } from '../../src/core/matching/caller.ts';
+import { countersFor, everyVariant, OTHER_METHOD } from '../../src/core/matching/compiled-rule.ts';
 import { NO_FACTS, type RequestFacts } from '../../src/core/matching/counted-by.ts';
-import { explain } from '../../src/core/matching/explain.ts';
-import { ROUTE_DEFAULTS } from '../../src/core/matching/origin-route.ts';
-import { planRequest } from '../../src/core/matching/plan.ts';
-import { policyOf } from '../../src/core/matching/policy.ts';
+import { ROUTE_DEFAULTS } from '../../src/core/matching/origin-routes.ts';
+import { planRequest, policyOf } from '../../src/core/matching/plan.ts';
 import { contains, parseResource, type Route } from '../../src/core/matching/resource.ts';
 import {
   MAX_LIMITS_OF_A_RULE,
@@ -15,9 +15,12 @@ import {
   RULE_DEFAULTS,
   type Rule,
 } from '../../src/core/matching/rule.ts';
-import { SETTINGS_DEFAULTS } from '../../src/core/matching/settings.ts';
-import { compileSnapshot, type SnapshotContent, withCounterIds } from '../../src/core/matching/snapshot.ts';
-import { countersFor, everyVariant, OTHER_METHOD } from '../../src/core/matching/variants.ts';
+import {
+  compileSnapshot,
+  SETTINGS_DEFAULTS,
+  type SnapshotContent,
+  withCounterIds,
+} from '../../src/core/matching/snapshot.ts';
 
 const rule = (fields: Partial<Rule>): Rule => ({
   ...RULE_DEFAULTS,

@@ -7,8 +7,7 @@ import { runChecks } from '../../src/core/counting/counters.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { SharesByRegion } from '../../src/core/matching/rule.ts';
 import { type Part, partsOf } from '../../src/core/regions/parts.ts';
-import { createPlacements, type Placement } from '../../src/core/regions/placement.ts';
-import { OLD_RULES_GONE_MS } from '../../src/core/regions/terms.ts';
+import { createPlacements, OLD_RULES_GONE_MS, type Placement } from '../../src/core/regions/placement.ts';
 import { createRuleCheck } from '../limiter/rule-checks.ts';
 import { rounds } from '../rounds.ts';
 import {

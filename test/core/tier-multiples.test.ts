@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { resolveTiers } from '../../src/authoring/tier-schema.ts';
 import type { WrittenTierLimits } from '../../src/core/matching/rule.ts';
-import { resolveTiers } from '../../src/core/matching/tier-multiples.ts';
 
 const resolve = (tiers: Readonly<Record<string, WrittenTierLimits>>) =>
   Object.fromEntries(

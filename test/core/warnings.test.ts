@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { findWarnings } from '../../src/authoring/warnings.ts';
 import { RULE_DEFAULTS, type Rule, type Tier } from '../../src/core/matching/rule.ts';
-import { findWarnings } from '../../src/core/matching/warnings.ts';
 
 const rule = (id: string, fields: Partial<Rule> = {}): Rule => ({
   ...RULE_DEFAULTS,

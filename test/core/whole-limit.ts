@@ -1,8 +1,8 @@
 // What the whole limit allows over all regions together, and the pieces of histories over regions.
 import fc from 'fast-check';
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
-import type { Counter, Counters } from '../../src/core/counting/judging.ts';
-import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import type { Counter, Counters } from '../../src/core/counting/counters.ts';
+import { createMemoryCounters } from '../../src/core/counting/counters.ts';
 import type { Counting, WeightedRegion } from '../../src/core/regions/parts.ts';
 
 export const sum = (parts: readonly number[]) => parts.reduce((total, part) => total + part, 0);

@@ -31,7 +31,7 @@ it('docs/deploy.md explains every command of weir', () => {
 });
 
 it('docs/deploy.md says how to rotate every secret of the Worker', () => {
-  const secrets = all(read('src/bindings.ts'), /\/\*\* Secret\.[^/]*\*\/\s+readonly (\w+)/g);
+  const secrets = all(read('src/config/bindings.ts'), /\/\*\* Secret\.[^/]*\*\/\s+readonly (\w+)/g);
   expect(secrets).toContain('REGIONS');
   const table = guide.slice(guide.indexOf('## Rotating secrets'), guide.indexOf('## The command line'));
   for (const name of secrets) expect(table).toContain(`\`${name}\``);

@@ -6,7 +6,7 @@ const ROOT = new URL('../../', import.meta.url);
 const page = readFileSync(new URL('docs/operations.md', ROOT), 'utf8');
 const section = /^## Headers\n([\s\S]*?)^## /m.exec(page)?.[1] ?? '';
 
-const sources = ['src/http/', 'src/admin/'].flatMap((folder) =>
+const sources = ['src/http/', 'src/gateway/', 'src/proxy/', 'src/checks/', 'src/admin/'].flatMap((folder) =>
   readdirSync(new URL(folder, ROOT), { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.ts'))
     .map((file) => readFileSync(new URL(folder + file, ROOT), 'utf8')),

@@ -4,8 +4,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { KvFaults } from '../../local/kv-faults/faults.ts';
 import { freshIp, type IsolateName, REGIONS } from '../../local/weir.ts';
 import { ANNOUNCEMENT_KEY } from '../../src/core/counting/keys.ts';
-import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/matching/api-key.ts';
-import { formatAnnouncement, parseAnnouncement } from '../../src/core/ports/announcement.ts';
+import { formatAnnouncement, parseAnnouncement } from '../../src/core/ports/region.ts';
+import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/identity/api-key.ts';
 import { isLong } from '../rounds.ts';
 import type { Ask, Load, LoadOptions } from './client.ts';
 import {

@@ -2,7 +2,7 @@
 // run; WEIR_SOAK_MS makes it longer.
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { freshIp, type IsolateName, REGIONS } from '../../local/weir.ts';
-import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/matching/api-key.ts';
+import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/identity/api-key.ts';
 import { isLong } from '../rounds.ts';
 import type { Answer, Ask, Load } from './client.ts';
 import {

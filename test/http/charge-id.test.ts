@@ -1,8 +1,8 @@
 // The id of a check is text that comes back from outside. Whoever changes it must not get a second refund.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { createChargeIds, type RegionCharge } from '../../src/checks/charge-id.ts';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
-import { createChargeIds, type RegionCharge } from '../../src/http/charge-id.ts';
 import { rounds } from '../rounds.ts';
 
 const ids = createChargeIds('a secret of the test');

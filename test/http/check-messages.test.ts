@@ -1,7 +1,7 @@
 // The input of a check: how much of it Weir takes, and which problems it names.
 import { describe, expect, it } from 'vitest';
+import { CheckError, readCall, readKeyHeader } from '../../src/checks/messages.ts';
 import { LARGEST_COST } from '../../src/core/matching/rule.ts';
-import { CheckError, readCall, readKeyHeader } from '../../src/http/check-messages.ts';
 
 const checks = (count: number) =>
   Array.from({ length: count }, (_, i) => ({ rule: 'jobs', subject: `subject ${i}` }));

@@ -1,7 +1,7 @@
 // Who the subject of a check is, by the scope of its rule.
 import { expect, it } from 'vitest';
-import { readCall } from '../../src/http/check-messages.ts';
-import { planChecks } from '../../src/http/check-plan.ts';
+import { readCall } from '../../src/checks/messages.ts';
+import { planChecks } from '../../src/checks/plan.ts';
 
 /** The caller that the limit of the rule is looked up for, or the problem. */
 async function planFor(scope: string, subject?: string) {

@@ -1,8 +1,8 @@
 // What the route of checks answers if a check cannot be made: a client must know whether to come back.
 import { expect, it } from 'vitest';
-import type { CheckRecords } from '../../src/core/ports/check-records.ts';
-import { createCheckRoute } from '../../src/http/check-route.ts';
-import type { Services } from '../../src/http/services.ts';
+import { createCheckRoute } from '../../src/checks/route.ts';
+import type { CheckRecords } from '../../src/core/ports/region.ts';
+import type { Services } from '../../src/gateway/services.ts';
 import { createRegion } from '../limiter/fake-regions.ts';
 import { createSource } from '../limiter/limiter-harness.ts';
 import { SILENT, SILENT_LOG } from '../telemetry/silent.ts';

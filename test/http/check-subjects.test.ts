@@ -1,6 +1,6 @@
 // Whose usage the charges of a check are.
 import { describe, expect, it } from 'vitest';
-import { subjectsOf, usageOf } from '../../src/http/check-subjects.ts';
+import { subjectsOf, usageOf } from '../../src/checks/checks.ts';
 import { createRuleCheck } from '../limiter/rule-checks.ts';
 
 const NOBODY = { ip: 'unknown', address: 'unknown' };

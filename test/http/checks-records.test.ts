@@ -1,11 +1,11 @@
 // Records of checks: a check that was charged is answered, even if Weir fails to record it.
 import { expect, it } from 'vitest';
+import { createChargeIds } from '../../src/checks/charge-id.ts';
+import { createChecks } from '../../src/checks/checks.ts';
+import { readCall } from '../../src/checks/messages.ts';
 import type { Decision } from '../../src/core/decision.ts';
 import type { CheckedCall, CorrectedUsage } from '../../src/core/ports/telemetry.ts';
-import { createChargeIds } from '../../src/http/charge-id.ts';
-import { readCall } from '../../src/http/check-messages.ts';
-import { createChecks } from '../../src/http/checks.ts';
-import { createIncidentCounts } from '../../src/http/incident-counts.ts';
+import { createIncidentCounts } from '../../src/http/log.ts';
 import { createRegion } from '../limiter/fake-regions.ts';
 import { createSource, snapshotOf } from '../limiter/limiter-harness.ts';
 import { createRuleCheck } from '../limiter/rule-checks.ts';

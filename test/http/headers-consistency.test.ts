@@ -2,11 +2,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
-import { runChecks } from '../../src/core/counting/counters.ts';
-import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import { decisiveResult, denyingResults } from '../../src/core/decision.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import { policyOf } from '../../src/core/matching/policy.ts';
+import { policyOf } from '../../src/core/matching/plan.ts';
 import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
 import { rounds } from '../rounds.ts';
 import {

@@ -5,7 +5,7 @@ import { type CheckResult, type CountedDecision, denyingResults } from '../../sr
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
 import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
-import { setDecisionHeaders } from '../../src/http/headers.ts';
+import { setDecisionHeaders } from '../../src/gateway/headers.ts';
 
 export const NOW_MS = 1_800_000_000_000;
 

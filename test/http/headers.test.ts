@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Decision } from '../../src/core/decision.ts';
-import { setDecisionHeaders, setIncidentHeaders } from '../../src/http/headers.ts';
+import { setDecisionHeaders, setIncidentHeaders } from '../../src/gateway/headers.ts';
 import { createResult, createRule, headersOf, NOW_MS, policiesIn, type Result } from './headers-harness.ts';
 
 const OURS = ['RateLimit-Policy', 'RateLimit', 'Retry-After'].concat(

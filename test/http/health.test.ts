@@ -1,9 +1,9 @@
 // What health reports about each part. Health distinguishes a script that does not run from a server that is down.
 import { describe, expect, it } from 'vitest';
-import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
-import { createHealth } from '../../src/http/health.ts';
-import { createIncidentCounts } from '../../src/http/incident-counts.ts';
-import type { Services } from '../../src/http/services.ts';
+import { CounterStoreError } from '../../src/core/ports/region.ts';
+import { createHealth } from '../../src/gateway/health.ts';
+import type { Services } from '../../src/gateway/services.ts';
+import { createIncidentCounts } from '../../src/http/log.ts';
 import { createRegion } from '../limiter/fake-regions.ts';
 import { createSource, snapshotOf } from '../limiter/limiter-harness.ts';
 import { openOrigins } from './origins-harness.ts';

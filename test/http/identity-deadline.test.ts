@@ -8,7 +8,7 @@ import {
   type TokenVerifier,
 } from '../../src/core/ports/callers.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
-import { type Identity, identify } from '../../src/http/identity.ts';
+import { type Identity, identify } from '../../src/identity/identity.ts';
 
 const FROM = { ip: '192.0.2.1', address: '192.0.2.1' };
 const HALF_MS = 125;

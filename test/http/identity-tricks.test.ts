@@ -9,7 +9,7 @@ import { planRequest } from '../../src/core/matching/plan.ts';
 import { RULE_DEFAULTS, type Rule, SCOPES } from '../../src/core/matching/rule.ts';
 import { compileSnapshot, withCounterIds } from '../../src/core/matching/snapshot.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
-import { identify } from '../../src/http/identity.ts';
+import { identify } from '../../src/identity/identity.ts';
 import { type Issuer, useIssuer } from '../identity/issuer.ts';
 import { rounds } from '../rounds.ts';
 import { madeUpKey, useCallers } from '../rules/callers-harness.ts';

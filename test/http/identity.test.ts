@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { readClientRequest } from '../../src/http/client-request.ts';
-import { identify } from '../../src/http/identity.ts';
+import { identify } from '../../src/identity/identity.ts';
 import { useIssuer } from '../identity/issuer.ts';
 import { madeUpKey, useCallers } from '../rules/callers-harness.ts';
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { createIncidentCounts } from '../../src/http/incident-counts.ts';
+import { createIncidentCounts } from '../../src/http/log.ts';
 
 it('incidents are counted by step, reason and region, and nothing else is kept', () => {
   const incidentCounts = createIncidentCounts();

@@ -1,7 +1,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
+import { CounterStoreError } from '../../src/core/ports/region.ts';
 import { createLog, LOG_EVENTS } from '../../src/http/log.ts';
 
 function openIsolate() {
@@ -200,6 +200,6 @@ describe('the events of the log', () => {
 
   it('are written by the log alone, except in the cron run and for a bad configuration', () => {
     const writers = sources.filter(({ text }) => /\bconsole\b/.test(text)).map(({ path }) => path);
-    expect(writers.sort()).toEqual(['cron.ts', 'index.ts', 'wiring.ts']);
+    expect(writers.sort()).toEqual(['wiring/isolate.ts', 'wiring/management.ts', 'worker.ts']);
   });
 });

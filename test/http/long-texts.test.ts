@@ -2,17 +2,16 @@
 
 import { OpenAPIHono } from '@hono/zod-openapi';
 import { describe, expect, it } from 'vitest';
+import type { AdminEnv } from '../../src/admin/app.ts';
 import { createAuth, createGate } from '../../src/admin/auth.ts';
-import { isKnown } from '../../src/admin/collection/etags.ts';
+import { isKnown } from '../../src/admin/collection/revisions.ts';
 import { isCountedIp } from '../../src/admin/routes/counters.ts';
-import type { AdminEnv } from '../../src/admin/services.ts';
-import { parseAuthorization } from '../../src/core/authorization.ts';
-import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
-import { withoutExtension } from '../../src/core/matching/file-extensions.ts';
 import { parseIp, parseIpRange } from '../../src/core/matching/ip.ts';
+import { canonicalPath, withoutExtension } from '../../src/core/matching/path.ts';
+import { parseAuthorization } from '../../src/http/authorization.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
-import { toOriginHeaders } from '../../src/http/proxy/headers.ts';
 import { createTokenVerifier } from '../../src/identity/jwt.ts';
+import { toOriginHeaders } from '../../src/proxy/request-headers.ts';
 
 const SHORT = 1_024;
 const TIMES_LONGER = 64;

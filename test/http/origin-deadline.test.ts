@@ -1,6 +1,6 @@
 // The time of an origin begins when it has the whole request, and ends with its answer.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { createDeadline } from '../../src/http/proxy/deadline.ts';
+import { createDeadline } from '../../src/proxy/deadline.ts';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());

@@ -1,8 +1,8 @@
 // Origins of a test: routes in force, bindings, and a clock.
-import { type OriginRoute, ROUTE_DEFAULTS } from '../../src/core/matching/origin-route.ts';
+import { type OriginRoute, ROUTE_DEFAULTS } from '../../src/core/matching/origin-routes.ts';
 import { compileSnapshot } from '../../src/core/matching/snapshot.ts';
-import type { ServiceBinding } from '../../src/http/origin-choice.ts';
-import { createOrigins } from '../../src/http/origins.ts';
+import type { ServiceBinding } from '../../src/proxy/origins.ts';
+import { createOrigins } from '../../src/proxy/origins.ts';
 import { SILENT_LOG } from '../telemetry/silent.ts';
 
 export const route = (fields: Partial<OriginRoute> & Pick<OriginRoute, 'origin'>): OriginRoute => ({

@@ -4,11 +4,10 @@ import { describe, expect, it } from 'vitest';
 import { OWN_PREFIX } from '../../src/core/matching/resource.ts';
 import { ABSENT } from '../../src/core/ports/callers.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
-import { createIncidentCounts } from '../../src/http/incident-counts.ts';
-import { createOwnRoutes } from '../../src/http/own-routes.ts';
-import type { Services } from '../../src/http/services.ts';
-import { createCensus } from '../../src/limiter/census.ts';
-import { createDistance } from '../../src/limiter/distance.ts';
+import { createOwnRoutes } from '../../src/gateway/internal-routes.ts';
+import type { Services } from '../../src/gateway/services.ts';
+import { createIncidentCounts } from '../../src/http/log.ts';
+import { createCensus, createDistance } from '../../src/limiter/region-watch.ts';
 import { openOrigins } from './origins-harness.ts';
 
 const READER = 'Bearer a-token-that-may-only-read';

@@ -2,8 +2,12 @@
 
 import { describe, expect, test } from 'vitest';
 import { readClientRequest } from '../../src/http/client-request.ts';
-import { takeOriginHeaders } from '../../src/http/origin-headers.ts';
-import { type ForwardedHeaders, type HeaderPolicy, toOriginHeaders } from '../../src/http/proxy/headers.ts';
+import {
+  type ForwardedHeaders,
+  type HeaderPolicy,
+  toOriginHeaders,
+} from '../../src/proxy/request-headers.ts';
+import { takeOriginHeaders } from '../../src/proxy/response-headers.ts';
 
 type Pairs = [string, string][];
 

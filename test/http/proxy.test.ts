@@ -2,8 +2,8 @@
 // runtime.
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { readClientRequest } from '../../src/http/client-request.ts';
-import { createDeadline } from '../../src/http/proxy/deadline.ts';
-import { type ProxyResult, proxy } from '../../src/http/proxy.ts';
+import { createDeadline } from '../../src/proxy/deadline.ts';
+import { type ProxyResult, proxy } from '../../src/proxy/proxy.ts';
 import { eventually, useOrigin } from '../local/origin-harness.ts';
 import { SILENT_LOG } from '../telemetry/silent.ts';
 

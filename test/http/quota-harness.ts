@@ -3,22 +3,19 @@
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { type RedisServer, startRedisServer } from '../../local/redis-server.ts';
 import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
-import { runChecks } from '../../src/core/counting/counters.ts';
-import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import { createQuota, type QuotaServices } from '../../src/checks/quota.ts';
+import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import { planRequest } from '../../src/core/matching/plan.ts';
 import type { ListEntry, Tier } from '../../src/core/matching/rule.ts';
 import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/matching/snapshot.ts';
 import { ABSENT, answerOf, type CallerRecord } from '../../src/core/ports/callers.ts';
-import type { CounterStore } from '../../src/core/ports/counter-store.ts';
+import type { CounterStore } from '../../src/core/ports/region.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
-import { createQuota, type QuotaServices } from '../../src/http/quota.ts';
-import { createCensus } from '../../src/limiter/census.ts';
-import { createDistance } from '../../src/limiter/distance.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
-import { createRegionWatch } from '../../src/limiter/region-watch.ts';
-import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
+import { createCensus, createDistance, createRegionWatch } from '../../src/limiter/region-watch.ts';
+import { createAnnouncementBoard } from '../../src/redis/boards.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
-import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+import { createUpstashStore } from '../../src/redis/counter-store.ts';
 
 const DEADLINE_MS = 5_000;
 export const IP = '192.0.2.1';

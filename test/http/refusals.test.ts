@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Decision, DegradedDecision } from '../../src/core/decision.ts';
-import { refusal, unknownRegion, unverifiedCredentials } from '../../src/http/refusals.ts';
+import { refusal, unknownRegion, unverifiedCredentials } from '../../src/gateway/refusals.ts';
 import {
   createDecision,
   createResult,

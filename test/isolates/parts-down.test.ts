@@ -1,7 +1,7 @@
 // Requests go on by the last rules known, whatever part is down. Weir says what it cannot do.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freshIp, REGIONS, type Weir } from '../../local/weir.ts';
-import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/matching/api-key.ts';
+import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/identity/api-key.ts';
 import { startWeir } from '../shared/weir.ts';
 
 let weir: Weir;

@@ -2,8 +2,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { freshIp, type IsolateName, REGIONS, type Weir } from '../../local/weir.ts';
 import { ANNOUNCEMENT_KEY } from '../../src/core/counting/keys.ts';
-import { formatAnnouncement, parseAnnouncement } from '../../src/core/ports/announcement.ts';
-import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
+import { formatAnnouncement, parseAnnouncement } from '../../src/core/ports/region.ts';
+import { createAnnouncementBoard } from '../../src/redis/boards.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { startWeir } from '../shared/weir.ts';
 

@@ -1,7 +1,7 @@
 // UNVERIFIED=reject: a bad key or token gets 401. One that cannot be looked up does not.
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Weir } from '../../local/weir.ts';
-import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/matching/api-key.ts';
+import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/identity/api-key.ts';
 import { startWeir } from '../shared/weir.ts';
 
 let weir: Weir;

@@ -1,7 +1,7 @@
 // The limiter hands over its work after the response, so that the runtime waits for it. Regions answer late here, so
 // work that nobody waits for would be missing at the end.
 import { describe, expect, it } from 'vitest';
-import type { CounterCall } from '../../src/core/ports/counter-store.ts';
+import type { CounterCall } from '../../src/core/ports/region.ts';
 import {
   answers,
   type Behaviour,

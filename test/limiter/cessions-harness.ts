@@ -1,13 +1,13 @@
 // Three regions in memory, in fake time, that cede parts of one counter to each other.
 import { vi } from 'vitest';
-import type { CounterCall } from '../../src/core/ports/counter-store.ts';
-import { createCessions } from '../../src/limiter/cessions.ts';
+import type { CounterCall } from '../../src/core/ports/region.ts';
+import { createRegionalCount } from '../../src/limiter/count.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
-import { createKnownDenials } from '../../src/limiter/known-denials.ts';
-import { createLeaseBook } from '../../src/limiter/lease-book.ts';
+import { createLeaseBook } from '../../src/limiter/leases.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
-import type { PlacedCheck } from '../../src/limiter/placed-checks.ts';
-import { createRegionalCount } from '../../src/limiter/regional-count.ts';
+import { createKnownDenials } from '../../src/limiter/memory.ts';
+import type { PlacedCheck } from '../../src/limiter/next-region.ts';
+import { createCessions } from '../../src/limiter/transfers.ts';
 import { DEADLINE_MS, START_MS } from './fake-regions.ts';
 import { settleAll, timed } from './limiter-harness.ts';
 import { createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';

@@ -1,6 +1,6 @@
 // When a region asks others for their parts of a subject, how it uses them, and for how long.
 import { describe, expect, it, vi } from 'vitest';
-import { IDLE_MS } from '../../src/core/counting/ceding.ts';
+import { IDLE_MS } from '../../src/core/counting/transfer.ts';
 import { atMs, HELD_MS, open, TERM_MS } from './cessions-harness.ts';
 import { DEADLINE_MS, hangingRun, LATE_MS } from './fake-regions.ts';
 import { useFakeTime } from './limiter-harness.ts';

@@ -1,7 +1,7 @@
 // A counter store on a real Redis Cluster of three masters and three replicas.
 import { Cluster } from 'ioredis';
 import { startRedisCluster } from '../../local/redis-cluster.ts';
-import type { CounterStore } from '../../src/core/ports/counter-store.ts';
+import type { CounterStore } from '../../src/core/ports/region.ts';
 import { parseAnswer, toScriptCall } from '../../src/redis/wire.ts';
 import { stockScript } from '../redis/lua-counters.ts';
 

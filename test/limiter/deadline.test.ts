@@ -3,10 +3,10 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { ABSENT, type Absent } from '../../src/core/ports/callers.ts';
-import type { CounterStore } from '../../src/core/ports/counter-store.ts';
+import type { CounterStore } from '../../src/core/ports/region.ts';
 import type { Probe } from '../../src/core/ports/snapshot-source.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
-import { identify } from '../../src/http/identity.ts';
+import { identify } from '../../src/identity/identity.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import { rounds } from '../rounds.ts';
 import { answers, createRegions, DEADLINE_MS, hangingRun, hangs, never, START_MS } from './fake-regions.ts';

@@ -1,6 +1,6 @@
 // A decision says why the request was late, even if it was counted as usual in the end.
 import { describe, expect, it } from 'vitest';
-import type { CounterStore } from '../../src/core/ports/counter-store.ts';
+import type { CounterStore } from '../../src/core/ports/region.ts';
 import { answers, createRegions, DEADLINE_MS, fails, hangingRun, hangs } from './fake-regions.ts';
 import { createSource, openIsolate, type TestPlan, useFakeTime } from './limiter-harness.ts';
 import { near, openRegions } from './regional-isolate.ts';

@@ -2,7 +2,7 @@
 // which every request asks its counters.
 import { denyingResults } from '../../src/core/decision.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import { createKnownDenials, type KnownDenials } from '../../src/limiter/known-denials.ts';
+import { createKnownDenials, type KnownDenials } from '../../src/limiter/memory.ts';
 import type { Engine } from '../redis/engines.ts';
 import { createRuleCheck, type RuleCheckShape } from './rule-checks.ts';
 

@@ -1,18 +1,15 @@
 // Fake regions that fail, hang and answer on command. A journal notes each call and its time.
 import type { Operation, Outcome } from '../../src/core/counting/check.ts';
-import { PROBE_CHECKS } from '../../src/core/counting/probe.ts';
-import type { AnnouncementBoard } from '../../src/core/ports/announcement.ts';
-import type { CensusBoard } from '../../src/core/ports/census.ts';
+import { PROBE_CHECKS } from '../../src/core/counting/counters.ts';
+import type { AnnouncementBoard, CensusBoard } from '../../src/core/ports/region.ts';
 import {
   type CounterStore,
   CounterStoreError,
   type CounterStoreFailure,
-} from '../../src/core/ports/counter-store.ts';
+} from '../../src/core/ports/region.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
-import { createCensus } from '../../src/limiter/census.ts';
-import { createDistance } from '../../src/limiter/distance.ts';
-import type { LimiterRegion, Regions } from '../../src/limiter/region.ts';
-import { createRegionWatch } from '../../src/limiter/region-watch.ts';
+import type { LimiterRegion, Regions } from '../../src/limiter/region-calls.ts';
+import { createCensus, createDistance, createRegionWatch } from '../../src/limiter/region-watch.ts';
 
 export const START_MS = 1_800_000_000_000;
 export const DEADLINE_MS = 256;

@@ -1,7 +1,7 @@
 // A bug in Weir is no outage: the request goes on as its rules say, Weir reports the bug, and blames no region.
 import { describe, expect, it, vi } from 'vitest';
 import type { OnUnavailable } from '../../src/core/matching/rule.ts';
-import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
+import { CounterStoreError } from '../../src/core/ports/region.ts';
 import { createRegions } from './fake-regions.ts';
 import { createCheck, createSource, openIsolate, type TestPlan, useFakeTime } from './limiter-harness.ts';
 

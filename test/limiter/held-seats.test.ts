@@ -1,7 +1,7 @@
 // Seats of open connections: Weir renews them, and gives them up for good when another connection has them.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { type CounterStore, OutOfCalls } from '../../src/core/ports/counter-store.ts';
-import { holdSeats } from '../../src/limiter/held-seats.ts';
+import { type CounterStore, OutOfCalls } from '../../src/core/ports/region.ts';
+import { holdSeats } from '../../src/limiter/ledger.ts';
 import { createNotingStore, type NotingStore, openLedger, seat } from './ledger-harness.ts';
 
 const THIRD_MS = seat.windowMs / 3;

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Outcome } from '../../src/core/counting/check.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import { createKnownDenials } from '../../src/limiter/known-denials.ts';
+import { createKnownDenials } from '../../src/limiter/memory.ts';
 import {
   START_MS as ASKED_AT_MS,
   admitted,

@@ -1,9 +1,9 @@
 // New rules that come later than a request can wait for them, with the real source of rules on a slow KV.
 import { describe, expect, it, vi } from 'vitest';
 import { encodeSnapshot, versionOf } from '../../src/core/matching/stored-snapshot.ts';
-import { type Announcement, formatAnnouncement } from '../../src/core/ports/announcement.ts';
-import { writeCallers, writeRules } from '../../src/rules/book/snapshot-kv.ts';
-import { createSnapshotSource } from '../../src/rules/book/snapshot-source.ts';
+import { type Announcement, formatAnnouncement } from '../../src/core/ports/region.ts';
+import { writeCallers, writeRules } from '../../src/rules/edge/published.ts';
+import { createSnapshotSource } from '../../src/rules/edge/snapshot-source.ts';
 import { createRule } from '../rules/small-rules.ts';
 import { DEADLINE_MS, fails } from './fake-regions.ts';
 import { openIsolate, useFakeTime } from './limiter-harness.ts';

@@ -1,9 +1,9 @@
 // The book of leases alone: one counter, a clock set by hand, and answers like those of a region.
 import { describe, expect, it } from 'vitest';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import { createLeaseBook } from '../../src/limiter/lease-book.ts';
-import { createPlacing } from '../../src/limiter/placed-checks.ts';
-import type { Regions } from '../../src/limiter/region.ts';
+import { createLeaseBook } from '../../src/limiter/leases.ts';
+import { createPlacing } from '../../src/limiter/next-region.ts';
+import type { Regions } from '../../src/limiter/region-calls.ts';
 import { createRegion } from './fake-regions.ts';
 import { admitted, createRuleCheck, START_MS } from './rule-checks.ts';
 

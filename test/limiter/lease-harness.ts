@@ -1,7 +1,7 @@
 // Isolates that lease from one region in memory, in fake time.
 import { vi } from 'vitest';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import type { RequestPlan } from '../../src/limiter/round.ts';
+import type { RequestPlan } from '../../src/limiter/limiter.ts';
 import { createSource, openIsolate, snapshotOf } from './limiter-harness.ts';
 import { createMinute, createModelRegion, type DelayMs, type ModelRegion } from './model-regions.ts';
 

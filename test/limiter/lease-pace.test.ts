@@ -1,6 +1,6 @@
 // What an isolate measures of a counter: its own pace, how much of the use is its own, and what is left.
 import { describe, expect, it } from 'vitest';
-import { noteRemaining, paceOf, startMeasuring, updatePace } from '../../src/limiter/lease-pace.ts';
+import { noteRemaining, paceOf, startMeasuring, updatePace } from '../../src/limiter/lease-counter.ts';
 import { createRuleCheck, START_MS } from './rule-checks.ts';
 
 const check = createRuleCheck({ limit: 1_000, windowMs: 60_000, rule: { lease: true } });

@@ -2,11 +2,10 @@
 // admission, by the clock of the counter.
 import { createRandom, type Random } from '../../local/random.ts';
 import type { Admission } from '../../local/simulator/ledger.ts';
-import { runChecks } from '../../src/core/counting/counters.ts';
-import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import { createLeaseBook, type LeaseBook } from '../../src/limiter/lease-book.ts';
-import { createPlacing } from '../../src/limiter/placed-checks.ts';
+import { createLeaseBook, type LeaseBook } from '../../src/limiter/leases.ts';
+import { createPlacing } from '../../src/limiter/next-region.ts';
 import { createRegion } from './fake-regions.ts';
 import { START_MS } from './rule-checks.ts';
 

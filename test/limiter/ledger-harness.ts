@@ -1,9 +1,8 @@
 // Stores that note every call and fail on command, and ledgers of the charges made there.
 import type { Check, Operation } from '../../src/core/counting/check.ts';
-import { runChecks } from '../../src/core/counting/counters.ts';
-import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import { type CounterStore, CounterStoreError } from '../../src/core/ports/counter-store.ts';
+import { type CounterStore, CounterStoreError } from '../../src/core/ports/region.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
 import { createRuleCheck, START_MS } from './rule-checks.ts';
 

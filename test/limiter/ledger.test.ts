@@ -2,8 +2,8 @@
 // throws.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import type { CounterStore } from '../../src/core/ports/counter-store.ts';
-import { createLocalLimiter } from '../../src/limiter/local-limiter.ts';
+import type { CounterStore } from '../../src/core/ports/region.ts';
+import { createLocalLimiter } from '../../src/limiter/fallback.ts';
 import { createRegion } from './fake-regions.ts';
 import {
   charged,

@@ -7,7 +7,7 @@ import type { CompiledRule, Snapshot } from '../../src/core/matching/snapshot.ts
 import type { Probe, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
 import { createLedger, type Ledger } from '../../src/limiter/ledger.ts';
 import { createLimiter, type LimiterOptions } from '../../src/limiter/limiter.ts';
-import type { LimiterRegion, Regions } from '../../src/limiter/region.ts';
+import type { LimiterRegion, Regions } from '../../src/limiter/region-calls.ts';
 import { DEADLINE_MS, type FakeRegion, START_MS } from './fake-regions.ts';
 
 const rule: CompiledRule = {

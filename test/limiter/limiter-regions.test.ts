@@ -3,7 +3,7 @@ import { describe, expect, it, vi } from 'vitest';
 import type { Decision } from '../../src/core/decision.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import { setDecisionHeaders } from '../../src/http/headers.ts';
+import { setDecisionHeaders } from '../../src/gateway/headers.ts';
 import { denies, fails, START_MS } from './fake-regions.ts';
 import { useFakeTime } from './limiter-harness.ts';
 import { seenFrom } from './model-regions.ts';

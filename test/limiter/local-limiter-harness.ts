@@ -3,8 +3,8 @@ import fc from 'fast-check';
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { OnUnavailable } from '../../src/core/matching/rule.ts';
+import { createLocalLimiter } from '../../src/limiter/fallback.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
-import { createLocalLimiter } from '../../src/limiter/local-limiter.ts';
 import { nextSeatId } from '../redis/engines.ts';
 import { createRuleCheck, type RuleCheckShape, START_MS } from './rule-checks.ts';
 

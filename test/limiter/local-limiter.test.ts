@@ -2,8 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
-import { runChecks } from '../../src/core/counting/counters.ts';
-import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import type { OnUnavailable } from '../../src/core/matching/rule.ts';
 import { rounds } from '../rounds.ts';
 import { asNext, checkFor, gaps, shape, startLocal, withExtra } from './local-limiter-harness.ts';

@@ -3,13 +3,13 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
-import type { CounterCall } from '../../src/core/ports/counter-store.ts';
-import { createCessions } from '../../src/limiter/cessions.ts';
+import type { CounterCall } from '../../src/core/ports/region.ts';
+import { createRegionalCount } from '../../src/limiter/count.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
-import { createKnownDenials } from '../../src/limiter/known-denials.ts';
-import { createLeaseBook } from '../../src/limiter/lease-book.ts';
+import { createLeaseBook } from '../../src/limiter/leases.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
-import { createRegionalCount } from '../../src/limiter/regional-count.ts';
+import { createKnownDenials } from '../../src/limiter/memory.ts';
+import { createCessions } from '../../src/limiter/transfers.ts';
 import { rounds } from '../rounds.ts';
 import { DEADLINE_MS, hangingRun, START_MS } from './fake-regions.ts';
 import { settleAll, timed, useFakeTime } from './limiter-harness.ts';

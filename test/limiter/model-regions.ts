@@ -1,11 +1,10 @@
 // Regions on counters in memory, in fake time. Each call takes a while to get there and to come back. Tests can read
 // every charge.
 import type { Check, Outcome } from '../../src/core/counting/check.ts';
-import { runChecks } from '../../src/core/counting/counters.ts';
-import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import type { CounterCall } from '../../src/core/ports/counter-store.ts';
-import type { Regions } from '../../src/limiter/region.ts';
+import type { CounterCall } from '../../src/core/ports/region.ts';
+import type { Regions } from '../../src/limiter/region-calls.ts';
 import { createRegion, type FakeRegion, hangs } from './fake-regions.ts';
 import { createRuleCheck, type RuleCheckShape } from './rule-checks.ts';
 

@@ -2,7 +2,7 @@
 import { vi } from 'vitest';
 import type { Check } from '../../src/core/counting/check.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import type { CounterStore } from '../../src/core/ports/counter-store.ts';
+import type { CounterStore } from '../../src/core/ports/region.ts';
 import type { Probe } from '../../src/core/ports/snapshot-source.ts';
 import { hangs, START_MS } from './fake-regions.ts';
 import { createSource, openIsolate, type TestPlan, type TestRequest } from './limiter-harness.ts';

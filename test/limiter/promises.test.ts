@@ -1,10 +1,10 @@
 // Of all that Weir itself does for a request, promises cost the most processor time. So they have a budget.
 import { createHook } from 'node:async_hooks';
 import { expect, it } from 'vitest';
-import type { CounterStore } from '../../src/core/ports/counter-store.ts';
+import type { CounterStore } from '../../src/core/ports/region.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
-import type { LimiterRegion, Regions } from '../../src/limiter/region.ts';
-import type { Step } from '../../src/limiter/round.ts';
+import type { Step } from '../../src/limiter/limiter.ts';
+import type { LimiterRegion, Regions } from '../../src/limiter/region-calls.ts';
 import { createRegion, START_MS } from './fake-regions.ts';
 import { createCheck, openIsolate } from './limiter-harness.ts';
 

@@ -1,7 +1,7 @@
 // What an isolate finds out about regions after responses: whether a failed one is back, and whether a script that
 // failed once fails for all requests. No request waits for it.
 import { describe, expect, it, vi } from 'vitest';
-import { PROBE_CHECKS } from '../../src/core/counting/probe.ts';
+import { PROBE_CHECKS } from '../../src/core/counting/counters.ts';
 import {
   answers,
   type Behaviour,

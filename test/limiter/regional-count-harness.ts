@@ -1,12 +1,12 @@
 // Regions on counters in memory, seen from `us`, with a journal of all calls, and checks that are counted there.
-import type { CounterCall } from '../../src/core/ports/counter-store.ts';
-import { createCessions } from '../../src/limiter/cessions.ts';
+import type { CounterCall } from '../../src/core/ports/region.ts';
+import { type Counted, type CountRequest, createRegionalCount } from '../../src/limiter/count.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
-import { createKnownDenials } from '../../src/limiter/known-denials.ts';
-import { createLeaseBook } from '../../src/limiter/lease-book.ts';
+import { createLeaseBook } from '../../src/limiter/leases.ts';
 import { createLedger, type Ledger } from '../../src/limiter/ledger.ts';
-import type { PlacedCheck } from '../../src/limiter/placed-checks.ts';
-import { type Counted, type CountRequest, createRegionalCount } from '../../src/limiter/regional-count.ts';
+import { createKnownDenials } from '../../src/limiter/memory.ts';
+import type { PlacedCheck } from '../../src/limiter/next-region.ts';
+import { createCessions } from '../../src/limiter/transfers.ts';
 import { DEADLINE_MS } from './fake-regions.ts';
 import { settleAll, timed } from './limiter-harness.ts';
 import { createModelRegion, type DelayMs, type ModelRegion, seenFrom } from './model-regions.ts';

@@ -1,7 +1,7 @@
 // Checks whose part the nearest region has ceded or whose rule moves, known denials, and peeks: which regions are asked
 // for what.
 import { describe, expect, it } from 'vitest';
-import type { Counted } from '../../src/limiter/regional-count.ts';
+import type { Counted } from '../../src/limiter/count.ts';
 import { answers, denies, fails } from './fake-regions.ts';
 import { useFakeTime } from './limiter-harness.ts';
 import { place } from './placed.ts';

@@ -1,6 +1,6 @@
 // Where the checks of one request are counted, and what becomes of charges if another region denies.
 import { describe, expect, it, vi } from 'vitest';
-import type { Counted } from '../../src/limiter/regional-count.ts';
+import type { Counted } from '../../src/limiter/count.ts';
 import { denies, fails, LATE_MS, START_MS } from './fake-regions.ts';
 import { useFakeTime } from './limiter-harness.ts';
 import { place } from './placed.ts';

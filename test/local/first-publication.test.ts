@@ -3,9 +3,9 @@ import { seedDemoSet } from '../../local/demo-set.ts';
 import { publishToRegions } from '../../local/first-publication.ts';
 import { startNeonGateway } from '../../local/neon-gateway/server.ts';
 import { startRegions } from '../../local/regions.ts';
-import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
+import { createAnnouncementBoard } from '../../src/redis/boards.ts';
 import { createClient } from '../../src/redis/client.ts';
-import { createSnapshotSource } from '../../src/rules/book/snapshot-source.ts';
+import { createSnapshotSource } from '../../src/rules/edge/snapshot-source.ts';
 import { createFreshDatabase } from '../shared/database.ts';
 
 const cleanup = new AsyncDisposableStack();

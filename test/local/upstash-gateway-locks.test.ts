@@ -7,7 +7,7 @@ import { createLocks, DATABASE, type Mode, type Wanted } from '../../local/upsta
 import { connectRedis, type RedisCommand } from '../../local/upstash-gateway/redis-link.ts';
 import { createScripts } from '../../local/upstash-gateway/scripts.ts';
 import { createClient } from '../../src/redis/client.ts';
-import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+import { createUpstashStore } from '../../src/redis/counter-store.ts';
 import { createCheck } from '../redis/engines.ts';
 import { eventually, FLAG, type Harness, startHarness, TOKEN } from './upstash-gateway-harness.ts';
 

@@ -4,10 +4,8 @@ import { parseCurl } from '../../page/curl.ts';
 import { type Effect, effectSentences } from '../../page/effect-sentences.ts';
 import { fillMinutes } from '../../page/series.ts';
 import { ALGORITHM_IDS, idsWith } from '../../src/core/counting/algorithms/registry.ts';
-import { ALGORITHMS, holdsSeats } from '../../src/page/shared/algorithms.ts';
 import { ago, milliseconds, span } from '../../src/page/shared/format.ts';
-import { nearnessOf } from '../../src/page/shared/nearness.ts';
-import { sentenceOf } from '../../src/page/shared/rule-sentence.ts';
+import { ALGORITHMS, holdsSeats, nearnessOf, sentenceOf } from '../../src/page/shared/rule-sentence.ts';
 import { decisionQuantile, ratesBetween, sampleBefore, type Traffic } from '../../src/page/shared/traffic.ts';
 
 describe('a pasted curl command', () => {

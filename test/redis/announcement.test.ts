@@ -2,12 +2,11 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { ANNOUNCEMENT_KEY } from '../../src/core/counting/keys.ts';
-import { type AnnouncementBoard, formatAnnouncement } from '../../src/core/ports/announcement.ts';
-import type { CounterStore } from '../../src/core/ports/counter-store.ts';
-import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
+import type { CounterStore } from '../../src/core/ports/region.ts';
+import { type AnnouncementBoard, formatAnnouncement } from '../../src/core/ports/region.ts';
+import { createAnnouncementBoard } from '../../src/redis/boards.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
-import { splitByHashSlot } from '../../src/redis/hash-slots.ts';
-import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+import { createUpstashStore, splitByHashSlot } from '../../src/redis/counter-store.ts';
 import { createCheck } from './engines.ts';
 import { startUpstash, type Upstash } from './lua-engine.ts';
 

@@ -2,9 +2,9 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { CENSUS_KEY } from '../../src/core/counting/keys.ts';
-import type { CensusBoard } from '../../src/core/ports/census.ts';
-import { createCensus } from '../../src/limiter/census.ts';
-import { createCensusBoard } from '../../src/redis/census.ts';
+import type { CensusBoard } from '../../src/core/ports/region.ts';
+import { createCensus } from '../../src/limiter/region-watch.ts';
+import { createCensusBoard } from '../../src/redis/boards.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
 import { startUpstash, type Upstash } from './lua-engine.ts';
 

@@ -1,8 +1,8 @@
 // What every algorithm promises to a region that cedes its part: it cedes only an empty counter, counts nothing until
 // all charges that its home may have made have stopped counting, and then starts from nothing.
 import { describe, expect, it } from 'vitest';
-import { IDLE_MS } from '../../src/core/counting/ceding.ts';
 import type { Check } from '../../src/core/counting/check.ts';
+import { IDLE_MS } from '../../src/core/counting/transfer.ts';
 import type { ContractCase } from './algorithm-contract.ts';
 import { ask, createCheck, look, nextSeatId } from './engines.ts';
 

@@ -2,10 +2,9 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 import type { Borders } from '../../src/core/counting/calendar.ts';
-import { IDLE_MS } from '../../src/core/counting/ceding.ts';
 import type { Check, Operation } from '../../src/core/counting/check.ts';
-import { runChecks } from '../../src/core/counting/counters.ts';
-import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
+import { IDLE_MS } from '../../src/core/counting/transfer.ts';
 import { rounds } from '../rounds.ts';
 import { type LuaCounters, startLuaCounters } from './lua-counters.ts';
 

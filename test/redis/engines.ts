@@ -2,9 +2,8 @@
 // injected clock, and the few calls that tests need.
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { Answer, Check, Operation, Outcome } from '../../src/core/counting/check.ts';
-import { runChecks } from '../../src/core/counting/counters.ts';
-import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
-import type { CounterCall } from '../../src/core/ports/counter-store.ts';
+import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
+import type { CounterCall } from '../../src/core/ports/region.ts';
 import { startLuaCounters } from './lua-counters.ts';
 
 export interface TimedCall extends CounterCall {

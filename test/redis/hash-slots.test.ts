@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Check } from '../../src/core/counting/check.ts';
 import { subjectKey } from '../../src/core/counting/keys.ts';
-import type { CounterStore } from '../../src/core/ports/counter-store.ts';
-import { splitByHashSlot } from '../../src/redis/hash-slots.ts';
+import type { CounterStore } from '../../src/core/ports/region.ts';
+import { splitByHashSlot } from '../../src/redis/counter-store.ts';
 import { type LocalCluster, startCluster } from '../limiter/cluster.ts';
 
 const board = { read: async () => undefined, write: async () => {} };

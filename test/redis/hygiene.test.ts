@@ -2,8 +2,8 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
-import { IDLE_MS } from '../../src/core/counting/ceding.ts';
 import type { Check, Outcome } from '../../src/core/counting/check.ts';
+import { IDLE_MS } from '../../src/core/counting/transfer.ts';
 import { rounds } from '../rounds.ts';
 import { createCheck, holdsSeats, next, nextKey, type RuleShape, WITHOUT_SEATS } from './engines.ts';
 import { type LuaCounters, startLuaCounters } from './lua-counters.ts';

@@ -2,9 +2,9 @@
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
-import { type CounterStore, CounterStoreError } from '../../src/core/ports/counter-store.ts';
+import { type CounterStore, CounterStoreError } from '../../src/core/ports/region.ts';
 import { createClient } from '../../src/redis/client.ts';
-import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+import { createUpstashStore } from '../../src/redis/counter-store.ts';
 import { createCheck, next } from './engines.ts';
 import { startUpstash, type Upstash } from './lua-engine.ts';
 

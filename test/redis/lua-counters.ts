@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import { type LuaEngine, startScriptServer } from '../../local/script-server.ts';
 import { rewriteScript } from '../../local/upstash-gateway/scripts.ts';
 import type { Answer } from '../../src/core/counting/check.ts';
-import type { CounterCall } from '../../src/core/ports/counter-store.ts';
+import type { CounterCall } from '../../src/core/ports/region.ts';
 import { composeScript } from '../../src/redis/script.ts';
 import { parseAnswer, toScriptCall } from '../../src/redis/wire.ts';
 import { LUA } from './lua-engine.ts';

@@ -1,10 +1,9 @@
 // The sums of a region: what isolates add, once for each batch, what that costs, and how they are read.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { METRICS_KEY, reportKey } from '../../src/core/counting/keys.ts';
-import type { MetricsBatch, MetricsBoard } from '../../src/core/ports/metrics-board.ts';
-import { createCensusBoard } from '../../src/redis/census.ts';
+import type { MetricsBatch, MetricsBoard } from '../../src/core/ports/region.ts';
+import { createCensusBoard, createMetricsBoard } from '../../src/redis/boards.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
-import { createMetricsBoard } from '../../src/redis/metrics-board.ts';
 import { startUpstash, type Upstash } from './lua-engine.ts';
 
 const DAY_MS = 86_400_000;

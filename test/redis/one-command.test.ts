@@ -4,9 +4,9 @@ import { type RedisServer, startRedisServer } from '../../local/redis-server.ts'
 import type { FaultRequest } from '../../local/upstash-gateway/faults.ts';
 import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import type { Check } from '../../src/core/counting/check.ts';
-import { type CounterStore, CounterStoreError } from '../../src/core/ports/counter-store.ts';
+import { type CounterStore, CounterStoreError } from '../../src/core/ports/region.ts';
 import { createClient } from '../../src/redis/client.ts';
-import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+import { createUpstashStore } from '../../src/redis/counter-store.ts';
 import { createCheck } from './engines.ts';
 
 const LIMIT = 10;

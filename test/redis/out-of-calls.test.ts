@@ -1,6 +1,6 @@
 // Weir distinguishes a request that may make no more calls in this runtime from a Redis that does not answer.
 import { afterEach, expect, it, vi } from 'vitest';
-import { CounterStoreError, OutOfCalls } from '../../src/core/ports/counter-store.ts';
+import { CounterStoreError, OutOfCalls } from '../../src/core/ports/region.ts';
 import { createClient } from '../../src/redis/client.ts';
 
 afterEach(() => void vi.unstubAllGlobals());

@@ -4,11 +4,11 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type RedisServer, startRedisServer } from '../../local/redis-server.ts';
 import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
-import { IDLE_MS } from '../../src/core/counting/ceding.ts';
+import { PROBE_CHECKS } from '../../src/core/counting/counters.ts';
 import { hashTagOf } from '../../src/core/counting/keys.ts';
-import { PROBE_CHECKS } from '../../src/core/counting/probe.ts';
+import { IDLE_MS } from '../../src/core/counting/transfer.ts';
 import { createClient } from '../../src/redis/client.ts';
-import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+import { createUpstashStore } from '../../src/redis/counter-store.ts';
 
 let server: RedisServer;
 let gateway: UpstashGateway;

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { CounterStore } from '../../src/core/ports/counter-store.ts';
+import type { CounterStore } from '../../src/core/ports/region.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
-import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+import { createUpstashStore } from '../../src/redis/counter-store.ts';
 import { createCheck } from './engines.ts';
 import { startUpstash, type Upstash } from './lua-engine.ts';
 

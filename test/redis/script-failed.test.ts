@@ -2,7 +2,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
-import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
+import { CounterStoreError } from '../../src/core/ports/region.ts';
 import { type Client, createClient, ScriptMissing } from '../../src/redis/client.ts';
 import { startUpstash, type Upstash } from './lua-engine.ts';
 

@@ -1,7 +1,7 @@
 // Which words of a server Weir repeats: where and how a script failed, and none of its input.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { wordsOf } from '../../src/redis/server-words.ts';
+import { wordsOf } from '../../src/redis/redact-error.ts';
 
 const command = ', command was: ["evalsha","0123","1","weir:{user:=alice@example.com}","take","gcra"]';
 const sha = '5332031c6b470dc5a0dd9b4bf2030dea6d65de91';

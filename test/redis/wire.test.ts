@@ -1,6 +1,6 @@
 // Weir does not believe answers that cannot be true: they would let requests pass, or deny them, for no reason.
 import { describe, expect, it } from 'vitest';
-import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
+import { CounterStoreError } from '../../src/core/ports/region.ts';
 import { parseAnswer } from '../../src/redis/wire.ts';
 import { createCheck } from './engines.ts';
 

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, it } from 'vitest';
 import { type EdgeRule, type Edges, EVEN, startEdges } from '../../local/edges.ts';
 import type { Split } from '../../src/core/matching/rule.ts';
-import { OLD_RULES_GONE_MS } from '../../src/core/regions/terms.ts';
+import { OLD_RULES_GONE_MS } from '../../src/core/regions/placement.ts';
 import { isLong } from '../rounds.ts';
 import { PATIENT_MS, usePatience } from '../shared/patience.ts';
 import { burst, expectWithin, nextSubject, SPLIT, sleep } from './play.ts';

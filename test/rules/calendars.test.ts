@@ -2,10 +2,10 @@
 import { sql } from 'drizzle-orm';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { CALENDAR_WINDOWS, type Calendar } from '../../src/core/matching/calendar.ts';
+import { createTimeZone } from '../../src/authoring/time-zone.ts';
+import { CALENDAR_WINDOWS, type Calendar } from '../../src/core/counting/calendar.ts';
 import { RULE_DEFAULTS, type Rule } from '../../src/core/matching/rule.ts';
 import { bordersBetween, calendarsFor } from '../../src/rules/publishing/calendars.ts';
-import { createTimeZone } from '../../src/rules/tables/time-zone.ts';
 import { rounds } from '../rounds.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
 

@@ -1,7 +1,7 @@
 // Looking up callers while KV or Postgres fails, hangs or answers late: at worst the caller is unknown.
 import { describe, expect, it } from 'vitest';
 import { UNAVAILABLE } from '../../src/core/ports/callers.ts';
-import { withDeadline } from '../../src/rules/book/with-deadline.ts';
+import { withDeadline } from '../../src/rules/edge/published.ts';
 import { fails, found, hangs, useCallers } from './callers-harness.ts';
 
 /** Whether the work is still pending after everything that needs no waiting is done. */

@@ -1,7 +1,7 @@
 // Many unknown keys and users at once: look-ups in Postgres are bounded, and known callers keep theirs.
 import { describe, expect, it } from 'vitest';
 import { ABSENT, NOT_ASKED } from '../../src/core/ports/callers.ts';
-import { users } from '../../src/rules/tables/schema.ts';
+import { users } from '../../src/rules/tables/tables.ts';
 import { found, madeUpKey, useCallers } from './callers-harness.ts';
 
 const { wire, issueKey, addUser, openIsolate, database } = useCallers();

@@ -2,13 +2,13 @@
 // and make it fail or hang.
 import { neonConfig } from '@neondatabase/serverless';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
-import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../../src/core/matching/api-key.ts';
 import type { CallerRecord, Found, LookUp } from '../../src/core/ports/callers.ts';
-import { findApiKey, findUser } from '../../src/rules/book/caller-rows.ts';
-import { createCallerDirectory } from '../../src/rules/book/callers.ts';
-import type { Kv } from '../../src/rules/book/kv.ts';
-import type { Database } from '../../src/rules/tables/database.ts';
-import { apiKeys, tenants, tiers, users } from '../../src/rules/tables/schema.ts';
+import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../../src/identity/api-key.ts';
+import { findApiKey, findUser } from '../../src/identity/caller-rows.ts';
+import { createCallerDirectory } from '../../src/identity/directory.ts';
+import type { Kv } from '../../src/rules/edge/published.ts';
+import type { Database } from '../../src/rules/tables/repository.ts';
+import { apiKeys, tenants, tiers, users } from '../../src/rules/tables/tables.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
 import { startKv, type TestKv } from './kv.ts';
 

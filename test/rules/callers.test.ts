@@ -2,8 +2,8 @@
 import { eq } from 'drizzle-orm';
 import { describe, expect, it } from 'vitest';
 import { ABSENT } from '../../src/core/ports/callers.ts';
-import type { Kv } from '../../src/rules/book/kv.ts';
-import { apiKeys, users } from '../../src/rules/tables/schema.ts';
+import type { Kv } from '../../src/rules/edge/published.ts';
+import { apiKeys, users } from '../../src/rules/tables/tables.ts';
 import { found, madeUpKey, useCallers } from './callers-harness.ts';
 
 const { wire, issueKey, addUser, openIsolate, database, kv } = useCallers();

@@ -1,9 +1,9 @@
 // Cron runs on real publications, minute by minute, and what they cost.
-import { createMetricSums } from '../../src/core/telemetry/metric-sums.ts';
-import { type CronTelemetry, runCron } from '../../src/cron.ts';
+import { createMetricSums } from '../../src/core/telemetry/metrics.ts';
 import type { PublishOptions } from '../../src/rules/publishing/publish.ts';
 import { sendAlerts } from '../../src/telemetry/alerts.ts';
-import { deleteOld } from '../../src/telemetry/retention.ts';
+import { deleteOld } from '../../src/telemetry/store.ts';
+import { type CronTelemetry, runCron } from '../../src/wiring/management.ts';
 import { usePublishing } from './publish-harness.ts';
 
 const MINUTE_MS = 60_000;

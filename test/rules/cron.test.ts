@@ -1,8 +1,8 @@
 // Cron runs, minute by minute: what they cost while nothing happens, and what they notice.
 import { readFileSync } from 'node:fs';
 import { describe, expect, it, vi } from 'vitest';
-import { formatAnnouncement } from '../../src/core/ports/announcement.ts';
-import { readCallers, readCurrent, readRules } from '../../src/rules/book/snapshot-kv.ts';
+import { formatAnnouncement } from '../../src/core/ports/region.ts';
+import { readCallers, readCurrent, readRules } from '../../src/rules/edge/published.ts';
 import { type PublishOptions, publish } from '../../src/rules/publishing/publish.ts';
 import { MIDNIGHT, useCron } from './cron-harness.ts';
 import type { Step } from './publish-harness.ts';

@@ -1,6 +1,6 @@
 // A real Postgres with all migrations, behind the Neon gateway, as the Worker reaches it.
 import { startNeonGateway } from '../../local/neon-gateway/server.ts';
-import { createDatabase, type Database } from '../../src/rules/tables/database.ts';
+import { createDatabase, type Database } from '../../src/rules/tables/repository.ts';
 import { createFreshDatabase } from '../shared/database.ts';
 
 /**

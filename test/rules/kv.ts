@@ -1,6 +1,6 @@
 // A real KV namespace for one caller. All files of a worker share one Miniflare, because each start is a process.
 import { convertV4MiniflareOptions, Miniflare } from 'miniflare';
-import type { Kv } from '../../src/rules/book/kv.ts';
+import type { Kv } from '../../src/rules/edge/published.ts';
 
 type Namespace = Awaited<ReturnType<Miniflare['getKVNamespace']>>;
 

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Tier } from '../../src/core/matching/rule.ts';
 import { compileSnapshot, type MatchRequest } from '../../src/core/matching/snapshot.ts';
-import { rules as rulesTable, tiers as tiersTable } from '../../src/rules/tables/schema.ts';
+import { rules as rulesTable, tiers as tiersTable } from '../../src/rules/tables/tables.ts';
 import { rounds } from '../rounds.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
 import { FUNCTIONS, QUESTION } from './matcher-question.ts';

@@ -1,6 +1,6 @@
 // A bad row never affects the others: the publisher leaves it out, and reports it.
 import { describe, expect, it } from 'vitest';
-import { readRules } from '../../src/rules/book/snapshot-kv.ts';
+import { readRules } from '../../src/rules/edge/published.ts';
 import { usePublishing } from './publish-harness.ts';
 
 const { addRule, kv, publishNow, run } = usePublishing();

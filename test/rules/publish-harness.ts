@@ -5,15 +5,11 @@ import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { startRedisServer } from '../../local/redis-server.ts';
 import { startUpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { ANNOUNCEMENT_KEY } from '../../src/core/counting/keys.ts';
-import {
-  type Announcement,
-  type AnnouncementBoard,
-  parseAnnouncement,
-} from '../../src/core/ports/announcement.ts';
-import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
+import { type Announcement, type AnnouncementBoard, parseAnnouncement } from '../../src/core/ports/region.ts';
+import { createAnnouncementBoard } from '../../src/redis/boards.ts';
 import { createClient } from '../../src/redis/client.ts';
-import { createUpstashStore } from '../../src/redis/upstash-store.ts';
-import type { Kv } from '../../src/rules/book/kv.ts';
+import { createUpstashStore } from '../../src/redis/counter-store.ts';
+import type { Kv } from '../../src/rules/edge/published.ts';
 import { type PublishOptions, publish } from '../../src/rules/publishing/publish.ts';
 import { createRuleReader } from '../../src/rules/publishing/rule-reader.ts';
 import { DELETE_ALL, startDatabase, type TestDatabase } from './database.ts';

@@ -3,8 +3,8 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { versionOf } from '../../src/core/matching/stored-snapshot.ts';
-import { runCron } from '../../src/cron.ts';
-import { readRules } from '../../src/rules/book/snapshot-kv.ts';
+import { readRules } from '../../src/rules/edge/published.ts';
+import { runCron } from '../../src/wiring/management.ts';
 import { rounds } from '../rounds.ts';
 import { type Step, usePublishing } from './publish-harness.ts';
 

@@ -1,7 +1,7 @@
 // Rules and callers as a publication would have them, for tests that put them into KV or a region by themselves.
 import { publishedKey } from '../../src/core/counting/keys.ts';
 import { encodeSnapshot, versionOf } from '../../src/core/matching/stored-snapshot.ts';
-import type { Announcement } from '../../src/core/ports/announcement.ts';
+import type { Announcement } from '../../src/core/ports/region.ts';
 import { publishedText } from '../../src/rules/publishing/region-copies.ts';
 import { createRule } from './small-rules.ts';
 

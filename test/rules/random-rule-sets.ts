@@ -2,8 +2,8 @@
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import type { Caller } from '../../src/core/matching/caller.ts';
-import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
 import { NO_FACTS } from '../../src/core/matching/counted-by.ts';
+import { canonicalPath } from '../../src/core/matching/path.ts';
 import {
   type Per,
   type RouteCost,

@@ -4,10 +4,10 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } 
 import { publishedKey } from '../../src/core/counting/keys.ts';
 import { encodeSnapshot } from '../../src/core/matching/stored-snapshot.ts';
 import { packText } from '../../src/core/packed-text.ts';
-import { formatAnnouncement } from '../../src/core/ports/announcement.ts';
-import type { Kv } from '../../src/rules/book/kv.ts';
-import { writeCallers, writeCurrent, writeRules } from '../../src/rules/book/snapshot-kv.ts';
-import { createSnapshotSource } from '../../src/rules/book/snapshot-source.ts';
+import { formatAnnouncement } from '../../src/core/ports/region.ts';
+import type { Kv } from '../../src/rules/edge/published.ts';
+import { writeCallers, writeCurrent, writeRules } from '../../src/rules/edge/published.ts';
+import { createSnapshotSource } from '../../src/rules/edge/snapshot-source.ts';
 import { copyTo, MAX_PACKED, publishedText } from '../../src/rules/publishing/region-copies.ts';
 import { startKv, type TestKv } from './kv.ts';
 import { type Region, startRegion } from './publish-harness.ts';

@@ -1,7 +1,7 @@
 // Revisions and the history, kept by triggers, and how isolates learn of changed callers because of them.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { selectRevisions, toRevisions } from '../../src/rules/publishing/recent-callers.ts';
+import { selectRevisions, toRevisions } from '../../src/rules/publishing/content.ts';
 import { DELETE_ALL, startDatabase, type TestDatabase } from './database.ts';
 
 let db: TestDatabase;

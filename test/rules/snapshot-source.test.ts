@@ -1,10 +1,10 @@
 // What an isolate knows of the rules, on a real KV and an injected clock.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { encodeSnapshot, versionOf } from '../../src/core/matching/stored-snapshot.ts';
-import { type Announcement, formatAnnouncement, type Published } from '../../src/core/ports/announcement.ts';
-import type { Kv } from '../../src/rules/book/kv.ts';
-import { readRules, writeCallers, writeCurrent, writeRules } from '../../src/rules/book/snapshot-kv.ts';
-import { createSnapshotSource } from '../../src/rules/book/snapshot-source.ts';
+import { type Announcement, formatAnnouncement, type Published } from '../../src/core/ports/region.ts';
+import type { Kv } from '../../src/rules/edge/published.ts';
+import { readRules, writeCallers, writeCurrent, writeRules } from '../../src/rules/edge/published.ts';
+import { createSnapshotSource } from '../../src/rules/edge/snapshot-source.ts';
 import { startKv, type TestKv } from './kv.ts';
 import { createRule } from './small-rules.ts';
 

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { startNeonGateway } from '../../local/neon-gateway/server.ts';
 import { decodeSnapshot, joinSnapshot, versionOf } from '../../src/core/matching/stored-snapshot.ts';
 import { createRuleReader } from '../../src/rules/publishing/rule-reader.ts';
-import { createDatabase, type Database } from '../../src/rules/tables/database.ts';
+import { createDatabase, type Database } from '../../src/rules/tables/repository.ts';
 import { createFreshDatabase } from '../shared/database.ts';
 
 const FOLDER = new URL('../../drizzle/', import.meta.url);

@@ -3,15 +3,14 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { dateRequests } from '../../local/simulator/dates.ts';
 import { type Admission, type Counted, findBeyond } from '../../local/simulator/ledger.ts';
-import { runChecks } from '../../src/core/counting/counters.ts';
-import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import { checkOf } from '../limiter/regional-isolate.ts';
 import { rounds } from '../rounds.ts';
 
 const [OLD, NEW, NEWEST] = [0, 1, 2];
 const LIMIT = 2;
 const WINDOW_MS = 1_000;
-/** Buckets need more than dates: src/limiter/catch-up.ts carries their level over. The simulator judges them, too. */
+/** Buckets need more than dates: src/limiter/merging.ts carries their level over. The simulator judges them, too. */
 const ALGORITHMS = ['sliding-window-log', 'sliding-window-buckets'] as const;
 type Algorithm = (typeof ALGORITHMS)[number];
 const counted = (algorithm: Algorithm): Counted => ({
@@ -90,7 +89,7 @@ interface Request {
   readonly pauseMs: number;
   readonly tookMs: readonly [number, number];
 }
-/** The move lasts longer than a window, as in src/core/regions/terms.ts. */
+/** The move lasts longer than a window, as in src/core/regions/placement.ts. */
 const MOVE = { startMs: 1_500, knownMs: 2_000, endMs: 4_500 };
 
 /** Plays requests on two counters while a rule moves, and returns the charges of those that pass. */

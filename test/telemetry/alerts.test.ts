@@ -1,12 +1,11 @@
 // Thresholds from Postgres to a webhook: each once, and again if the webhook does not accept it.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { Crossing } from '../../src/core/telemetry/crossings.ts';
-import { createMetricSums } from '../../src/core/telemetry/metric-sums.ts';
-import type { Denial } from '../../src/core/telemetry/records.ts';
+import { createMetricSums } from '../../src/core/telemetry/metrics.ts';
+import type { Crossing, Denial } from '../../src/core/telemetry/records.ts';
 import { sendAlerts } from '../../src/telemetry/alerts.ts';
-import { keepRecords } from '../../src/telemetry/keep-records.ts';
-import type { RecordBatch } from '../../src/telemetry/record-batch.ts';
+import type { RecordBatch } from '../../src/telemetry/flush.ts';
+import { keepRecords } from '../../src/telemetry/store.ts';
 import { startDatabase, type TestDatabase } from '../rules/database.ts';
 import { type Receiver, startReceiver } from './webhook-receiver.ts';
 

@@ -1,11 +1,11 @@
 // What telemetry may cost: Redis commands as Upstash bills them, counted by Redis itself.
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { MetricsBatch, MetricsBoard } from '../../src/core/ports/metrics-board.ts';
-import { createCollected } from '../../src/core/telemetry/collected.ts';
+import type { MetricsBatch, MetricsBoard } from '../../src/core/ports/region.ts';
+import { createCollected } from '../../src/core/telemetry/metrics.ts';
+import { createMetricsBoard } from '../../src/redis/boards.ts';
 import { createClient } from '../../src/redis/client.ts';
-import { createMetricsBoard } from '../../src/redis/metrics-board.ts';
-import type { HandOver } from '../../src/telemetry/hand-over.ts';
-import { createMetricsHandOver } from '../../src/telemetry/metrics-hand-over.ts';
+import type { HandOver } from '../../src/telemetry/flush.ts';
+import { createMetricsHandOver } from '../../src/telemetry/flush.ts';
 import { createTelemetry } from '../../src/telemetry/telemetry.ts';
 import { startUpstash, type Upstash } from '../redis/lua-engine.ts';
 import { decisionOf, EVERY_MS, START_MS } from './harness.ts';

@@ -3,12 +3,12 @@ import { createServer, type RequestListener } from 'node:http';
 import { json } from 'node:stream/consumers';
 import { describe, expect, it } from 'vitest';
 import { close, LOOPBACK, listen } from '../../local/ports.ts';
-import { type CronTelemetry, runCron } from '../../src/cron.ts';
+import { createMetricsBoard } from '../../src/redis/boards.ts';
 import { createClient } from '../../src/redis/client.ts';
-import { createMetricsBoard } from '../../src/redis/metrics-board.ts';
+import { OtlpError, pushOtlp, type toOtlp } from '../../src/telemetry/exports.ts';
 import { readFleet } from '../../src/telemetry/fleet.ts';
-import { OtlpError, pushOtlp, type toOtlp } from '../../src/telemetry/otlp.ts';
-import { deleteOld } from '../../src/telemetry/retention.ts';
+import { deleteOld } from '../../src/telemetry/store.ts';
+import { type CronTelemetry, runCron } from '../../src/wiring/management.ts';
 import { usePublishing } from '../rules/publish-harness.ts';
 
 const { before, createOptions, errors, regions, run, publishNow, addRule } = usePublishing();

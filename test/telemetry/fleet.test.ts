@@ -1,9 +1,8 @@
 // The metrics of all isolates, in the forms of Prometheus and OTLP.
 import { describe, expect, it } from 'vitest';
-import type { IsolateReport, RegionMetrics } from '../../src/core/ports/metrics-board.ts';
+import type { IsolateReport, RegionMetrics } from '../../src/core/ports/region.ts';
+import { toOtlp, toPrometheus } from '../../src/telemetry/exports.ts';
 import { type FleetOptions, readFleet } from '../../src/telemetry/fleet.ts';
-import { toOtlp } from '../../src/telemetry/otlp.ts';
-import { toPrometheus } from '../../src/telemetry/prometheus.ts';
 
 const NOW_MS = 1_800_000_000_000;
 const reportOf = (changes: Partial<IsolateReport>): IsolateReport => ({

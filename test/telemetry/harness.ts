@@ -1,12 +1,11 @@
 // An isolate's telemetry on a clock that the test sets, with boards and a sink that behave on command.
 import type { CountedDecision, Decision } from '../../src/core/decision.ts';
 import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
-import type { MetricsBatch, MetricsBoard } from '../../src/core/ports/metrics-board.ts';
+import type { MetricsBatch, MetricsBoard } from '../../src/core/ports/region.ts';
 import type { DecidedRequest } from '../../src/core/ports/telemetry.ts';
-import { createCollected } from '../../src/core/telemetry/collected.ts';
-import { createHandOver } from '../../src/telemetry/hand-over.ts';
-import type { RecordBatch } from '../../src/telemetry/record-batch.ts';
-import type { DeniedSample } from '../../src/telemetry/records-hand-over.ts';
+import { createCollected } from '../../src/core/telemetry/metrics.ts';
+import type { DeniedSample, RecordBatch } from '../../src/telemetry/flush.ts';
+import { createHandOver } from '../../src/telemetry/flush.ts';
 import { createSubjects } from '../../src/telemetry/subjects.ts';
 import { createTelemetry } from '../../src/telemetry/telemetry.ts';
 import { createCheck } from '../limiter/limiter-harness.ts';

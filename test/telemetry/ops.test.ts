@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { findOrInstallPrometheus } from '../../local/prometheus.ts';
 import { METRIC_IDS } from '../../src/core/telemetry/metrics.ts';
-import { GAUGE_TEXTS, METRIC_TEXTS } from '../../src/telemetry/metric-texts.ts';
+import { GAUGE_TEXTS, METRIC_TEXTS } from '../../src/telemetry/fleet.ts';
 
 const OPS = fileURLToPath(new URL('../../ops/', import.meta.url));
 const read = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');

@@ -2,8 +2,8 @@
 // no count is lost.
 import { describe, expect, it } from 'vitest';
 import { MAX_NAMED } from '../../src/core/telemetry/records.ts';
-import type { RecordBatch } from '../../src/telemetry/record-batch.ts';
-import { countOf } from '../../src/telemetry/records-hand-over.ts';
+import type { RecordBatch } from '../../src/telemetry/flush.ts';
+import { countOf } from '../../src/telemetry/flush.ts';
 import { rounds } from '../rounds.ts';
 import { decisionOf, openTelemetry } from './harness.ts';
 

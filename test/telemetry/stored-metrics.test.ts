@@ -1,10 +1,9 @@
 // Metrics in a real Postgres: added once, however often a batch is delivered, and never decreasing.
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { IsolateReport } from '../../src/core/ports/metrics-board.ts';
-import { createMetricSums } from '../../src/core/telemetry/metric-sums.ts';
-import { keepRecords } from '../../src/telemetry/keep-records.ts';
-import type { MetricsRecord } from '../../src/telemetry/record-batch.ts';
-import { readStoredMetrics } from '../../src/telemetry/stored-metrics.ts';
+import type { IsolateReport } from '../../src/core/ports/region.ts';
+import { createMetricSums } from '../../src/core/telemetry/metrics.ts';
+import type { MetricsRecord } from '../../src/telemetry/flush.ts';
+import { keepRecords, readStoredMetrics } from '../../src/telemetry/store.ts';
 import { startDatabase, type TestDatabase } from '../rules/database.ts';
 
 const NOW_MS = Date.UTC(2030, 0, 1);

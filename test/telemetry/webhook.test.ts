@@ -2,7 +2,7 @@
 // implementation.
 import { createHmac } from 'node:crypto';
 import { expect, it } from 'vitest';
-import { signedHeaders } from '../../src/telemetry/webhook.ts';
+import { signedHeaders } from '../../src/telemetry/alerts.ts';
 
 it('the published example gets the published signature', async () => {
   const message = {

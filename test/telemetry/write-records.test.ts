@@ -2,11 +2,10 @@
 // old.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { createMetricSums } from '../../src/core/telemetry/metric-sums.ts';
+import { createMetricSums } from '../../src/core/telemetry/metrics.ts';
 import { createConsumer, type QueuedMessage } from '../../src/telemetry/consumer.ts';
-import type { RecordBatch } from '../../src/telemetry/record-batch.ts';
-import { deleteOld } from '../../src/telemetry/retention.ts';
-import { writeRecords } from '../../src/telemetry/write-records.ts';
+import type { RecordBatch } from '../../src/telemetry/flush.ts';
+import { deleteOld, writeRecords } from '../../src/telemetry/store.ts';
 import { startDatabase, type TestDatabase } from '../rules/database.ts';
 
 const MINUTE_MS = Date.UTC(2030, 0, 1, 12, 30);

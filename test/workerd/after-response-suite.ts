@@ -3,9 +3,9 @@
 import { describe, expect, it } from 'vitest';
 import type { Operation } from '../../src/core/counting/check.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
-import type { CounterStore } from '../../src/core/ports/counter-store.ts';
-import { clientGone, type ProxyResult } from '../../src/http/proxy.ts';
+import type { CounterStore } from '../../src/core/ports/region.ts';
 import type { Ledger } from '../../src/limiter/ledger.ts';
+import { clientGone, type ProxyResult } from '../../src/proxy/proxy.ts';
 import { createCheck, createDecision, createResult } from '../http/headers-harness.ts';
 import { type Situation, send } from './gateway-harness.ts';
 

@@ -2,7 +2,7 @@
 import { createExecutionContext, waitOnExecutionContext } from 'cloudflare:test';
 import { Hono } from 'hono';
 import { expect, it } from 'vitest';
-import { type LibraryOptions, type WrittenRule, weir } from '../../src/middleware.ts';
+import { type LibraryOptions, type WrittenRule, weir } from '../../src/hono.ts';
 import { freshIp, regions } from './worker.ts';
 
 type Env = { readonly REDIS_URL: string; readonly REDIS_TOKEN: string };

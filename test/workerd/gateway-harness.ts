@@ -1,11 +1,11 @@
 // The gateway with a limiter that decides on command, and all work that it hands over for after the response.
 import type { Decision } from '../../src/core/decision.ts';
 import { UNAVAILABLE } from '../../src/core/ports/callers.ts';
+import { type GatewayServices, handleGateway } from '../../src/gateway/gateway.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
-import { type GatewayServices, handleGateway } from '../../src/http/gateway.ts';
-import { createIncidentCounts, type Incident } from '../../src/http/incident-counts.ts';
-import type { ProxyResult } from '../../src/http/proxy.ts';
+import { createIncidentCounts, type Incident } from '../../src/http/log.ts';
 import type { Ledger } from '../../src/limiter/ledger.ts';
+import type { ProxyResult } from '../../src/proxy/proxy.ts';
 import { createRegion } from '../limiter/fake-regions.ts';
 import { snapshotOf } from '../limiter/limiter-harness.ts';
 import { SILENT, SILENT_LOG } from '../telemetry/silent.ts';

@@ -1,7 +1,7 @@
 // What the gateway reports about a degraded decision: in headers if they are switched on, in the log and in
 // incidentCounts always. The limiter is a fake that decides on command.
 import { describe, expect, it } from 'vitest';
-import type { Incident } from '../../src/http/incident-counts.ts';
+import type { Incident } from '../../src/http/log.ts';
 import { createDecision, createResult } from '../http/headers-harness.ts';
 import { type Situation, send } from './gateway-harness.ts';
 

@@ -1,6 +1,6 @@
 // Makes `exports.default` of cloudflare:workers the Worker under test.
 declare namespace Cloudflare {
   interface GlobalProps {
-    mainModule: typeof import('../../src/index.ts');
+    mainModule: typeof import('../../src/worker.ts');
   }
 }

@@ -2,7 +2,7 @@ import { createExecutionContext, createScheduledController, waitOnExecutionConte
 import { env } from 'cloudflare:workers';
 import { Hono } from 'hono';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { type LibraryBindings, scheduled, type WeirVariables, weir } from '../../src/middleware.ts';
+import { type LibraryBindings, scheduled, type WeirVariables, weir } from '../../src/hono.ts';
 import { admin, freshIp, sql } from './worker.ts';
 
 // The example of docs/library.md.

@@ -1,9 +1,9 @@
 import { createExecutionContext, createScheduledController, waitOnExecutionContext } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Bindings } from '../../src/bindings.ts';
-import { parseAnnouncement } from '../../src/core/ports/announcement.ts';
-import worker from '../../src/index.ts';
+import type { Bindings } from '../../src/config/bindings.ts';
+import { parseAnnouncement } from '../../src/core/ports/region.ts';
+import worker from '../../src/worker.ts';
 import { admin, call, kv, sql, withFault } from './worker.ts';
 
 const publish = (headers: Record<string, string> = admin) =>

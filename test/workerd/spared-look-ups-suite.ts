@@ -10,9 +10,9 @@ import {
   NOT_ASKED,
   type TokenVerifier,
 } from '../../src/core/ports/callers.ts';
+import { type GatewayServices, handleGateway } from '../../src/gateway/gateway.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
-import { type GatewayServices, handleGateway } from '../../src/http/gateway.ts';
-import { createIncidentCounts } from '../../src/http/incident-counts.ts';
+import { createIncidentCounts } from '../../src/http/log.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
 import { createRegion, denies } from '../limiter/fake-regions.ts';
 import { createSource } from '../limiter/limiter-harness.ts';

@@ -1,8 +1,11 @@
 // The declaration of an admin collection.
-import type { SQL } from 'drizzle-orm';
-import type * as z from 'zod';
-import type { BodySchemas, Values } from '../../rules/tables/body-schemas.ts';
+
+import { eq, ilike, or, type SQL, sql } from 'drizzle-orm';
+import type { PgColumn } from 'drizzle-orm/pg-core';
+import * as z from 'zod';
+import type { BodySchemas, Values } from '../../authoring/bodies.ts';
 import type { RepositoryOptions, Row } from '../../rules/tables/repository.ts';
+import { AdminError } from '../problems.ts';
 
 export interface Collection extends RepositoryOptions {
   /** The path, and the group in the documentation: `rules`. */
@@ -49,3 +52,35 @@ export const isUuid = (text: string): boolean => UUID.test(text);
 
 /** Text that Postgres can hold. */
 export const isPlainId = (text: string): boolean => text.length <= 256 && !text.includes('\0');
+
+// Refuses an expiry in the past: it is a mistake, most likely in the time zone.
+
+export function expectFuture({ expiresAt }: Values, nowMs: number): void {
+  if (!(expiresAt instanceof Date) || expiresAt.getTime() > nowMs) return;
+  throw new AdminError({
+    status: 400,
+    code: 'invalid-body',
+    title: 'The body is not valid',
+    errors: [{ pointer: '#/expiresAt', detail: 'must be in the future' }],
+  });
+}
+
+// Filters that collections have in common. A filter without a value filters nothing.
+
+export const flag = z.enum(['true', 'false']);
+
+export const equals = (column: PgColumn, value: unknown): SQL | undefined =>
+  value === undefined ? undefined : eq(column, value);
+
+/** The column begins with the text, or the text begins with the column. */
+export const beginsAlike = (column: PgColumn, text: unknown): SQL | undefined =>
+  typeof text === 'string'
+    ? sql`(starts_with(${column}, ${text}) or starts_with(${text}, ${column}))`
+    : undefined;
+
+export const contains = (column: PgColumn, part: unknown): SQL | undefined =>
+  typeof part === 'string' ? ilike(column, `%${part.replace(/[\\%_]/g, '\\$&')}%`) : undefined;
+
+/** At least one of the columns contains the text. */
+export const containsAny = (columns: readonly PgColumn[], part: unknown): SQL | undefined =>
+  or(...columns.map((column) => contains(column, part)));

@@ -2,17 +2,17 @@
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import { groupOf, subjectKey } from '../../core/counting/keys.ts';
+import { countersFor, everyVariant, OTHER_METHOD } from '../../core/matching/compiled-rule.ts';
 import { escaped, PART, parseSubjectField } from '../../core/matching/counted-by.ts';
 import { countedIp, parseIpRange } from '../../core/matching/ip.ts';
 import { BY } from '../../core/matching/plan.ts';
 import { SCOPES, type Scope } from '../../core/matching/rule.ts';
 import type { PublishedRule, SnapshotContent } from '../../core/matching/snapshot.ts';
-import { countersFor, everyVariant, OTHER_METHOD } from '../../core/matching/variants.ts';
 import { readContent } from '../../rules/publishing/content.ts';
+import type { AdminApp, AdminServices } from '../app.ts';
 import { isUuid } from '../collection/declaration.ts';
 import { AdminError, problemResponses } from '../problems.ts';
 import { publishChange } from '../publish-change.ts';
-import type { AdminApp, AdminServices } from '../services.ts';
 
 /** `unknown` stands for callers without an address from Cloudflare. */
 export const isCountedIp = (subject: string) =>

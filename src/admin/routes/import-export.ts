@@ -1,17 +1,20 @@
 // Exports and imports all rules, tiers and routes as one JSON document. A full export has everything, for a backup.
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
+import type { AdminApp, AdminServices } from '../app.ts';
 import { READ_ONLY } from '../auth.ts';
-import { CALLER_KINDS } from '../import/caller-document.ts';
-import { everythingAsText, toStream } from '../import/export-everything.ts';
+import {
+  CALLER_KINDS,
+  everythingAsText,
+  importDocument,
+  readStoredRows,
+  toDocument,
+  toStream,
+} from '../import/document.ts';
 import { type ImportResult, importRules } from '../import/import.ts';
-import { importDocument, readStoredRows, toDocument } from '../import/import-document.ts';
-import { IMPORT_MODES, type ImportPlan } from '../import/import-plan.ts';
-import { previewImport } from '../import/import-preview.ts';
+import { IMPORT_MODES, type ImportPlan, previewImport } from '../import/plan.ts';
 import { AdminError, problemResponses } from '../problems.ts';
-import { publishChange, versionHeader, warningsBeforehand } from '../publish-change.ts';
-import { tooLarge } from '../room.ts';
-import type { AdminApp, AdminServices } from '../services.ts';
+import { publishChange, tooLarge, versionHeader, warningsBeforehand } from '../publish-change.ts';
 
 const exportRules = createRoute({
   operationId: 'exportRules',

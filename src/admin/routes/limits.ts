@@ -1,19 +1,17 @@
 // The limits of one caller by the rules in force, and what is left of each. It charges nothing.
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
-import { CALENDAR_WINDOWS } from '../../core/matching/calendar.ts';
+import { CALENDAR_WINDOWS } from '../../core/counting/calendar.ts';
 import { type Caller, subjectOf } from '../../core/matching/caller.ts';
 import { countedIp } from '../../core/matching/ip.ts';
-import { planRequest, type RuleCheck } from '../../core/matching/plan.ts';
-import { policyOf } from '../../core/matching/policy.ts';
+import { planRequest, policyOf, type RuleCheck } from '../../core/matching/plan.ts';
 import { LISTS, resourcesOf, SCOPES } from '../../core/matching/rule.ts';
 import type { Snapshot } from '../../core/matching/snapshot.ts';
+import type { AdminApp, AdminServices } from '../app.ts';
 import { isUuid } from '../collection/declaration.ts';
 import { completeCaller, peekChecks } from '../explanation.ts';
 import { AdminError, notFound, problemResponses } from '../problems.ts';
-import type { AdminApp, AdminServices } from '../services.ts';
-import { noSeat, toLeft } from './explain.ts';
-import { left } from './explain-schemas.ts';
+import { left, noSeat, toLeft } from './explain.ts';
 
 const UNKNOWN = { ip: 'unknown', address: 'unknown' };
 const CALLER_SCOPES = ['user', 'apiKey', 'tenant', 'ip'] as const;

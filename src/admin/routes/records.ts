@@ -1,4 +1,5 @@
 // Denials and usage, for operators and for invoices: as pages, or as CSV.
+
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import { SCOPES } from '../../core/matching/rule.ts';
@@ -10,11 +11,29 @@ import {
   SERIES_STEPS,
   USAGE_KINDS,
   VIOLATOR_KINDS,
-} from '../../telemetry/questions.ts';
-import { badCursor, parseCursor, toCursor } from '../collection/cursors.ts';
-import { CSV_TYPE, toCsv } from '../csv.ts';
+} from '../../telemetry/queries.ts';
+import type { AdminApp, AdminServices } from '../app.ts';
+import { badCursor, parseCursor, toCursor } from '../collection/revisions.ts';
 import { problemResponses } from '../problems.ts';
-import type { AdminApp, AdminServices } from '../services.ts';
+
+// Answers as comma-separated values, for spreadsheets (RFC 4180).
+
+export const CSV_TYPE = 'text/csv; charset=utf-8';
+
+export function toCsv<Row extends object>(columns: readonly (keyof Row & string)[], rows: readonly Row[]) {
+  const lines = rows.map((row) => columns.map((column) => cellOf(row[column])).join(','));
+  return [columns.join(','), ...lines].map((line) => `${line}\r\n`).join('');
+}
+
+/** Texts that a spreadsheet would take for a formula. Callers choose some texts, such as user ids. */
+const FORMULA = /^[=+\-@\t\r]/;
+
+function cellOf(value: unknown): string {
+  if (typeof value === 'number') return String(value);
+  const text = Array.isArray(value) ? value.join(' ') : String(value ?? '');
+  const safe = FORMULA.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
 
 const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 const SINCE = /^([1-9]\d{0,4})([mhd])$/;

@@ -1,18 +1,19 @@
 // Rules: what is limited, and how.
+
 import { eq, sql } from 'drizzle-orm';
 import * as z from 'zod';
+import { normalizeHost, originProblemHere } from '../../authoring/route-schema.ts';
+import { unknownRegions } from '../../authoring/rule-problems.ts';
 import { ALGORITHM_IDS } from '../../core/counting/algorithms/registry.ts';
 import { SCOPES, type SharesByRegion } from '../../core/matching/rule.ts';
-import { bytesOfRule } from '../../rules/publishing/snapshot-room.ts';
-import { rules } from '../../rules/tables/schema.ts';
-import { unknownRegions } from '../../rules/tables/share-problems.ts';
+import { bytesOfRoute, bytesOfRule } from '../../rules/publishing/snapshot-size.ts';
+import { routes, rules } from '../../rules/tables/tables.ts';
+import type { AdminServices } from '../app.ts';
 import { addCollection } from '../collection/collection.ts';
-import { isUuid } from '../collection/declaration.ts';
-import { contains, equals, flag } from '../collection/filters.ts';
-import { isSame } from '../import/document-values.ts';
+import { contains, equals, flag, isUuid } from '../collection/declaration.ts';
+import { isSame } from '../import/document.ts';
 import { AdminError } from '../problems.ts';
-import { ruleBodies } from '../schemas.ts';
-import type { AdminServices } from '../services.ts';
+import { routeBodies, ruleBodies } from '../schemas.ts';
 import type { AddRoutes } from './index.ts';
 
 export const addRuleRoutes: AddRoutes = (app, services) =>
@@ -63,5 +64,48 @@ function expectRegions({ regions }: AdminServices, shares: SharesByRegion | null
     code: 'invalid-body',
     title: 'The body is not valid',
     errors: unknown.map(({ pointer, detail }) => ({ pointer: `#/${pointer}`, detail })),
+  });
+}
+
+// Routes: which origin the requests of a host and a prefix go to.
+
+export const addRouteRoutes: AddRoutes = (app, services) =>
+  addCollection(app, services, {
+    path: 'routes',
+    noun: 'route',
+    bodies: routeBodies,
+    table: routes,
+    id: routes.id,
+    idField: 'id',
+    bytesOf: bytesOfRoute,
+    isId: isUuid,
+    order: [routes.createdAt, routes.id],
+    filters: {
+      host: z.string().optional().describe('The exact text; upper and lower case are the same.'),
+      origin: z.string().optional().describe('The exact text.'),
+      enabled: flag.optional(),
+      q: z.string().optional().describe('A part of the name; upper and lower case are the same.'),
+    },
+    where: ({ host, origin, enabled, q }) => [
+      typeof host === 'string' ? eq(routes.host, normalizeHost(host)) : undefined,
+      equals(routes.origin, origin),
+      enabled === undefined ? undefined : eq(routes.enabled, enabled === 'true'),
+      contains(routes.name, q),
+    ],
+    expect: ({ origin }, before) => {
+      // An unchanged origin may name a binding that no longer exists.
+      if (typeof origin === 'string' && origin !== before?.origin) expectOriginHere(services, origin);
+    },
+    concerns: 'itself',
+  });
+
+function expectOriginHere({ origins }: AdminServices, origin: string): void {
+  const detail = originProblemHere(origin, origins);
+  if (detail === undefined) return;
+  throw new AdminError({
+    status: 400,
+    code: 'invalid-body',
+    title: 'The body is not valid',
+    errors: [{ pointer: '#/origin', detail }],
   });
 }

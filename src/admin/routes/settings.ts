@@ -1,15 +1,18 @@
 // Settings that apply to all rules together. They are one row, which always exists. The most important setting is the
 // switch that turns enforcement into logging.
+
 import { createRoute } from '@hono/zod-openapi';
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
-import { SETTINGS_DEFAULTS } from '../../core/matching/settings.ts';
-import type { Database } from '../../rules/tables/database.ts';
-import { asActor } from '../../rules/tables/repository.ts';
-import { ALL_RULES, type SettingsRow, settings } from '../../rules/tables/settings-table.ts';
-import { changedSince } from '../collection/answers.ts';
-import { allowedRevisions, toETag } from '../collection/etags.ts';
-import { problemResponses } from '../problems.ts';
+import { SETTINGS_DEFAULTS } from '../../core/matching/snapshot.ts';
+import type { Publication } from '../../rules/publishing/publish.ts';
+import { SnapshotTooLarge } from '../../rules/publishing/snapshot-size.ts';
+import { asActor, type Database } from '../../rules/tables/repository.ts';
+import { ALL_RULES, type SettingsRow, settings } from '../../rules/tables/tables.ts';
+import type { AdminApp, AdminServices } from '../app.ts';
+import { changedSince } from '../collection/collection.ts';
+import { allowedRevisions, toETag } from '../collection/revisions.ts';
+import { AdminError, postgresProblem, problemResponses } from '../problems.ts';
 import { publishChange, versionHeader } from '../publish-change.ts';
 import { settingsFields } from '../schemas.ts';
 import type { AddRoutes } from './index.ts';
@@ -94,3 +97,70 @@ const toShown = (row: SettingsRow) => ({
   revision: row.revision,
   updatedAt: row.updatedAt.toISOString(),
 });
+
+// Publishing on demand: after a migration, or after a change by hand.
+
+const publication = z
+  .strictObject({
+    version: z.string().describe('The version of the rules. The same rules have the same version.'),
+    changed: z.boolean(),
+    ruleCount: z.int(),
+    rejected: z
+      .array(z.strictObject({ id: z.string(), name: z.string(), problems: z.array(z.string()) }))
+      .describe('Rows that were left out, and why.'),
+    warnings: z.array(z.strictObject({ ruleIds: z.array(z.string()), message: z.string() })),
+    regions: z.array(
+      z.strictObject({
+        name: z.string(),
+        announced: z.boolean(),
+        problem: z.string().optional().describe('The message of its Redis, if it cannot run the script.'),
+      }),
+    ),
+  })
+  .meta({ id: 'Publication' });
+
+const publish = createRoute({
+  operationId: 'publish',
+  method: 'post',
+  path: '/publish',
+  tags: ['operations'],
+  security: [{ bearer: [] }],
+  summary: 'Publish the rules that are in Postgres',
+  responses: {
+    200: { description: 'Published', content: { 'application/json': { schema: publication } } },
+    ...problemResponses(413, 415),
+  },
+});
+
+export function addPublishRoutes(app: AdminApp, services: AdminServices): void {
+  app.openapi(publish, async (c) => c.json(toPublished(await publishOrThrow(services)), 200));
+}
+
+async function publishOrThrow({ publish, log }: AdminServices): Promise<Publication> {
+  try {
+    return await publish({ again: true });
+  } catch (error) {
+    log.error('publish-failed', error);
+    throw new AdminError({
+      status: 503,
+      code: 'publish-failed',
+      title: 'The rules could not be published',
+      detail: `${reasonOf(error)} The rules that were in force stay in force.`,
+    });
+  }
+}
+
+const toPublished = ({ rejected, warnings, regions, ...publication }: Publication) => ({
+  ...publication,
+  rejected: rejected.map((row) => ({ ...row, problems: [...row.problems] })),
+  warnings: warnings.map(({ ruleIds, message }) => ({ ruleIds: [...ruleIds], message })),
+  regions: [...regions],
+});
+
+/** The likeliest mistake of a first deployment gets a message of its own. */
+function reasonOf(error: unknown): string {
+  if (error instanceof SnapshotTooLarge) return `${error.message}.`;
+  const { code, title, detail } = postgresProblem(error);
+  if (code === 'tables-missing' || code === 'tables-outdated') return `${title}. ${detail ?? ''}`;
+  return 'Postgres or KV did not answer.';
+}

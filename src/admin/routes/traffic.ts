@@ -3,8 +3,8 @@
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import type { Family, Point } from '../../telemetry/fleet.ts';
+import type { AdminApp, AdminServices } from '../app.ts';
 import { problemResponses } from '../problems.ts';
-import type { AdminApp, AdminServices } from '../services.ts';
 
 const count = z.number().min(0);
 const counts = z.record(z.string(), count);

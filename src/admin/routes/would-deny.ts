@@ -8,16 +8,16 @@ import {
   hasAdmissionBounds,
   mostAdmitted,
   mostAdmittedInAny,
-} from '../../core/counting/admission-bounds.ts';
+} from '../../authoring/admission-bounds.ts';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../core/counting/algorithms/registry.ts';
 import { capacityOf } from '../../core/counting/capacity.ts';
 import { LARGEST_LIMIT, LONGEST_WINDOW_SECONDS } from '../../core/matching/rule.ts';
 import { HOUR_MS } from '../../core/telemetry/records.ts';
-import { rules } from '../../rules/tables/schema.ts';
+import { rules } from '../../rules/tables/tables.ts';
 import { type Effect, readWouldDeny } from '../../telemetry/would-deny.ts';
+import type { AdminApp, AdminServices } from '../app.ts';
 import { isUuid } from '../collection/declaration.ts';
 import { AdminError, notFound, problemResponses } from '../problems.ts';
-import type { AdminApp, AdminServices } from '../services.ts';
 
 const DAY_MS = 24 * HOUR_MS;
 /** The most callers that the answer names. */

@@ -1,9 +1,99 @@
 // The twin of lua/counters.lua on counters in memory: judges the checks of one request and charges all of them, or
 // none. Tests compare the script with it, and the isolate counts with it when Redis is down.
-import { algorithmOf } from './algorithms/registry.ts';
-import { CESSIONS, cession } from './ceding.ts';
+
+import { createBoundedCache } from '../bounded-cache.ts';
+import type { Reading } from './algorithms/algorithm.ts';
+import { ALGORITHM_IDS, type AlgorithmId, algorithmOf, traitsOf } from './algorithms/registry.ts';
 import { type Answer, type Check, type Operation, type Outcome, problemOf } from './check.ts';
-import { type Counters, fits, type Judged, judge, type Moved, paramsOf, retryMs } from './judging.ts';
+import { groupOf, PROBE_KEY } from './keys.ts';
+import { CESSIONS, cession, IDLE_MS } from './transfer.ts';
+
+// Judges one check alone, by its counter as it is now.
+
+export interface Counter {
+  readonly algorithm: AlgorithmId;
+  readonly state: unknown;
+  readonly blockedUntilMs: number;
+  /** When the store may forget the counter. */
+  readonly expiresAtMs: number;
+  /** This region has ceded its part: it counts nothing until the record expires. */
+  readonly ceded?: Ceded | undefined;
+}
+
+export interface Ceded {
+  readonly home: string;
+  /** The home may use this part until then. */
+  readonly usableUntilMs: number;
+  /** This region wants its part back, so it refuses renewals. */
+  readonly isWanted: boolean;
+}
+
+/** A store of counters. It may drop expired ones. */
+export interface Counters {
+  get(key: string, id: string): Counter | undefined;
+  /**
+   * Saves a changed counter, or forgets it. With `nowMs`, the store may also drop expired counters of the key, if this
+   * counter is forgotten or expires earlier than before.
+   */
+  save(key: string, id: string, counter: Counter | undefined, nowMs?: number): void;
+}
+
+export interface Moved extends Ceded {
+  readonly untilMs: number;
+}
+
+export interface Judged extends Reading<unknown> {
+  /** Set if this region has ceded the counter. */
+  readonly moved: Moved | undefined;
+  readonly check: Check;
+  readonly blockedUntilMs: number;
+  /** 0 if the cost fits; infinite if it never will. */
+  readonly retryMs: number;
+}
+
+export const paramsOf = ({ limit, windowMs, borders, extra, seatId = '', want: kept = 0 }: Check) => ({
+  limit,
+  windowMs,
+  borders,
+  extra,
+  seatId,
+  kept,
+});
+export const fits = ({ retryMs }: Judged) => retryMs === 0;
+
+/** The result of this check alone. */
+export function judge(check: Check, counter: Counter | undefined, nowMs: number): Judged {
+  const known = counter?.algorithm === check.algorithm && !counter.ceded ? counter : undefined;
+  const reading = algorithmOf(check.algorithm).advance(known?.state, nowMs, paramsOf(check));
+  const blockedUntilMs = known?.blockedUntilMs ?? 0;
+  const moved = movedOf(counter, nowMs);
+  return {
+    ...reading,
+    check,
+    moved,
+    blockedUntilMs,
+    retryMs: retryMs(check, reading, blockedUntilMs, nowMs),
+  };
+}
+
+export const movedOf = (counter: Counter | undefined, nowMs: number): Moved | undefined =>
+  counter?.ceded && counter.expiresAtMs > nowMs
+    ? { ...counter.ceded, untilMs: counter.expiresAtMs }
+    : undefined;
+
+export function retryMs(
+  check: Check,
+  reading: Reading<unknown>,
+  blockedUntilMs: number,
+  nowMs: number,
+): number {
+  if (check.cost > reading.capacity) return Number.POSITIVE_INFINITY;
+  const waitMs =
+    check.cost > reading.room
+      ? algorithmOf(check.algorithm).waitMs(reading.state, nowMs, paramsOf(check), check.cost)
+      : 0;
+  return Math.max(waitMs, blockedUntilMs - nowMs, 0);
+}
 
 export function runChecks(
   operation: Operation,
@@ -174,4 +264,80 @@ export class BadCheckError extends Error {
 function assertUsable(check: Check, operation: Operation, index: number): void {
   const problem = problemOf(check, operation);
   if (problem !== undefined) throw new BadCheckError(index, problem);
+}
+
+// Counters in a Map, for the model in tests.
+
+export interface MemoryCounters extends Counters {
+  /** Forgets all counters of a key, but keeps records of cessions. */
+  reset(key: string): void;
+}
+
+export function createMemoryCounters(): MemoryCounters {
+  const keys = new Map<string, Map<string, Counter>>();
+
+  return {
+    get: (key, id) => keys.get(key)?.get(id),
+
+    // Drops expired counters exactly when the script does. Otherwise a clock that goes back would show a difference.
+    save(key, id, counter, nowMs) {
+      const counters = keys.get(key) ?? new Map<string, Counter>();
+      const before = counters.get(id)?.expiresAtMs ?? 0;
+      if (counter) counters.set(id, counter);
+      else counters.delete(id);
+      if (nowMs !== undefined && (counter?.expiresAtMs ?? 0) < before) forgetExpired(counters, nowMs);
+      if (counters.size > 0) keys.set(key, counters);
+      else keys.delete(key);
+    },
+
+    reset(key) {
+      const counters = keys.get(key) ?? new Map<string, Counter>();
+      for (const [id, { ceded }] of counters) if (!ceded) counters.delete(id);
+      if (counters.size === 0) keys.delete(key);
+    },
+  };
+}
+
+function forgetExpired(counters: Map<string, Counter>, nowMs: number): void {
+  for (const [id, { expiresAtMs }] of counters) if (expiresAtMs + IDLE_MS <= nowMs) counters.delete(id);
+}
+
+// A bounded number of counters in memory, for limits that one isolate counts alone. The isolate forgets the counter
+// that was used longest ago.
+
+export function createBoundedCounters(maxCounters: number): Counters {
+  const counters = createBoundedCache<Counter>(maxCounters);
+  const nameOf = (key: string, id: string) => `${id} ${key}`;
+
+  return {
+    // Returns expired counters, too: the algorithm ignores them by the clock of the call.
+    get: (key, id) => counters.get(nameOf(key, id), Number.NEGATIVE_INFINITY),
+    save(key, id, counter) {
+      if (counter) counters.set(nameOf(key, id), counter, counter.expiresAtMs);
+      else counters.delete(nameOf(key, id));
+    },
+  };
+}
+
+// A call that tests whether a store can count at all: a take under every algorithm, on keys of its own. It writes,
+// because a full or read-only database can still be read.
+
+/** Short, so that a probe leaves nothing behind. Whether it is admitted does not matter. */
+const WINDOW_MS = 1_000;
+const LIMIT = 100;
+
+export const PROBE_CHECKS: readonly Check[] = ALGORITHM_IDS.map((algorithm) => ({
+  key: keyOf(algorithm),
+  id: algorithm,
+  algorithm,
+  limit: LIMIT,
+  windowMs: WINDOW_MS,
+  cost: 1,
+  // No random id looks like this one.
+  ...(traitsOf(algorithm).holdsSeats && { seatId: '-'.repeat(16) }),
+}));
+
+function keyOf(algorithm: AlgorithmId): string {
+  const group = groupOf({ algorithm, counterId: algorithm });
+  return group === '' ? PROBE_KEY : `${PROBE_KEY}:${group}`;
 }

@@ -1,9 +1,14 @@
 // The conditions of a rule beyond method and tier: its period of validity, the percent of subjects that it applies to,
 // and its hosts and routes.
-import { hash } from '../hash.ts';
+
+import { hash } from '../counting/keys.ts';
 import { type Caller, subjectOf } from './caller.ts';
 import type { RequestFacts } from './counted-by.ts';
+import { NameTable } from './name-table.ts';
+import { pathsOf } from './path.ts';
+import { createRouteTrie, PARAMETER, parseResource, type Route } from './resource.ts';
 import type { Rule } from './rule.ts';
+import { type MatchRequest, methodsOf, names } from './slots.ts';
 
 export interface Asker {
   readonly caller: Caller;
@@ -47,4 +52,96 @@ export function isAmong({ id, scope, percent }: Rule, caller: Caller): boolean {
   if (percent >= 100) return true;
   const subject = subjectOf(scope, caller);
   return hash(`${id} ${subject.scope}:${subject.id}`) * 100 < percent * 2 ** 32;
+}
+
+// What a request costs under one rule: its most specific entry of `costs`, else its flat cost.
+
+export type CostOf = (request: Pick<MatchRequest, 'matchPath' | 'otherPath' | 'method'>) => number;
+
+interface Entry {
+  /** Its place among all costs of the rule, the most specific first. */
+  readonly place: number;
+  readonly methods: readonly string[];
+  readonly cost: number;
+}
+
+/** Undefined: every request costs the same. */
+export function compileCosts({ cost, costs }: Rule): CostOf | undefined {
+  if (costs.length === 0) return undefined;
+  const routes = createRouteTrie<Entry[]>();
+  for (const [place, { route, ...one }] of mostSpecificFirst(costs).entries())
+    routes.at(route, () => []).push({ ...one, place });
+  return ({ method, ...paths }) => {
+    let best: Entry | undefined;
+    for (const path of pathsOf(paths))
+      for (const entries of routes.find(path))
+        for (const entry of entries)
+          if ((best === undefined || entry.place < best.place) && names(entry.methods, method)) best = entry;
+    return best?.cost ?? cost;
+  };
+}
+
+const mostSpecificFirst = (costs: Rule['costs']) =>
+  costs
+    .flatMap(({ resource, methods, cost }) => {
+      const route = parseResource(resource);
+      return route.ok ? [{ route, methods: methodsOf({ methods }), cost }] : [];
+    })
+    .sort(
+      (a, b) =>
+        bySpecificity(a.route, b.route) || Number(b.methods.length > 0) - Number(a.methods.length > 0),
+    );
+
+/**
+ * Compares two resources that match one path, segment by segment. A name comes first, then the beginning of a name (the
+ * longest first), then a parameter, then the star of a prefix.
+ */
+function bySpecificity(a: Route, b: Route): number {
+  const [one, other] = [outlineOf(a), outlineOf(b)];
+  return one < other ? -1 : Number(one > other);
+}
+
+const outlineOf = ({ segments, isPrefix, stem }: Route): string =>
+  segments.map((segment) => (segment === PARAMETER ? '2' : '0')).join('') +
+  (stem === undefined ? '' : `1${String.fromCharCode(LONGEST_STEM - stem.length)}`) +
+  (isPrefix ? '3' : '');
+
+/** Longer than any resource is. */
+const LONGEST_STEM = 0x4000;
+
+// The subjects of an override: names, and patterns such as `acme-*`, which match all names with that beginning.
+
+const STAR = '*';
+
+export const isPattern = (subject: string): boolean => subject.endsWith(STAR);
+export const prefixOf = (pattern: string): string => pattern.slice(0, -STAR.length);
+
+/** An empty list means everybody. */
+export function namesSubject(subjects: readonly string[], id: string | undefined): boolean {
+  if (subjects.length === 0) return true;
+  return (
+    id !== undefined && subjects.some((one) => (isPattern(one) ? id.startsWith(prefixOf(one)) : id === one))
+  );
+}
+
+/** Values by the beginning of a name. The cost of a look-up grows only with the number of different lengths. */
+export class PrefixTable<T> {
+  readonly #table = new NameTable<T>();
+  #lengths: readonly number[] = [];
+
+  getOrSet(prefix: string, create: () => T): T {
+    if (!this.#lengths.includes(prefix.length))
+      this.#lengths = [...this.#lengths, prefix.length].sort((a, b) => a - b);
+    return this.#table.getOrSet(prefix, create);
+  }
+
+  /** The values of all prefixes that the name begins with, the shortest first. */
+  find(text: string, start = 0, end = text.length): T[] {
+    const found: T[] = [];
+    for (const length of this.#lengths) {
+      const value = length <= end - start ? this.#table.get(text, start, start + length) : undefined;
+      if (value !== undefined) found.push(value);
+    }
+    return found;
+  }
 }

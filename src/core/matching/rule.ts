@@ -1,6 +1,8 @@
 // A validated rule. Everything downstream may trust these fields.
+
 import { type AlgorithmId, traitsOf } from '../counting/algorithms/registry.ts';
-import type { CalendarWindow } from './calendar.ts';
+import type { CalendarWindow } from '../counting/calendar.ts';
+import type { Caller } from './caller.ts';
 
 /** What a rule counts: everybody together, or each tenant, user, API key or IP separately. */
 export const SCOPES = ['global', 'tenant', 'user', 'apiKey', 'ip'] as const;
@@ -292,4 +294,26 @@ export interface ListEntry {
   /** An address or a CIDR range; the id of an API key, user or tenant. */
   readonly value: string;
   readonly expiresAtMs: number | null;
+}
+
+// The tier of a caller, and what it says about the limit of a rule.
+
+export interface CallerTier {
+  readonly name: string | undefined;
+  readonly limits: TierLimits | undefined;
+}
+
+/** A caller without a tier, or with an unknown one, has the default tier. */
+export function compileTiers(tiers: readonly Tier[]): (caller: Caller) => CallerTier {
+  const byName = new Map<string | undefined, CallerTier>(tiers.map((tier) => [tier.name, tier]));
+  const byDefault = tiers.find(({ isDefault }) => isDefault) ?? { name: undefined, limits: undefined };
+  return ({ tier }) => byName.get(tier) ?? byDefault;
+}
+
+/** What the tier says about a limit: null is unlimited, undefined is nothing. */
+export function limitOfTier(
+  { limitName }: { readonly limitName: string | null },
+  limits: TierLimits | undefined,
+): number | null | undefined {
+  return limitName !== null && limits && Object.hasOwn(limits, limitName) ? limits[limitName] : undefined;
 }

@@ -1,16 +1,110 @@
 // A slot holds the rules of one scope and resource. This file decides which of them wins for a request.
+
+import { largestLimit } from '../counting/check.ts';
 import { type Caller, idInScope } from './caller.ts';
-import type { CompiledRule, PublishedRule } from './compiled-rule.ts';
-import { type Asker, type Condition, conditionOf } from './conditions.ts';
-import { type CostOf, compileCosts } from './costs.ts';
+import {
+  type CompiledRule,
+  countedMethod,
+  countersFor,
+  everyVariant,
+  isPerMethod,
+  type PublishedRule,
+  type Variant,
+} from './compiled-rule.ts';
+import {
+  type Asker,
+  type Condition,
+  type CostOf,
+  compileCosts,
+  conditionOf,
+  isPattern,
+  PrefixTable,
+  prefixOf,
+} from './conditions.ts';
 import { parametersOf, type RequestFacts } from './counted-by.ts';
-import { isMultiplying, MULTIPLYING } from './multiplying.ts';
 import { NameTable } from './name-table.ts';
-import { isShadowRule, methodsOf, names } from './rank.ts';
-import type { Route } from './resource.ts';
-import { isUncounted, type Rule, SCOPES, type Scope } from './rule.ts';
-import { isPattern, PrefixTable, prefixOf } from './subjects.ts';
-import { countedMethod, countersFor, everyVariant, isPerMethod, type Variant } from './variants.ts';
+import { contains, parseResource, type Route } from './resource.ts';
+import { isUncounted, type Rule, resourcesOf, SCOPES, type Scope } from './rule.ts';
+
+// Which of two rules of a slot comes first.
+
+/** Which of two rules of a slot wins: the lower priority number, then the more specific rule, then the lower id. */
+export function byRank(a: Rule, b: Rule): number {
+  return a.priority - b.priority || specificity(b) - specificity(a) || (a.id < b.id ? -1 : 1);
+}
+
+/**
+ * From most to least specific: subjects by name, subjects by pattern, tiers, methods, hosts or routes.
+ */
+export const specificity = ({ subjects, tiers, methods, hosts, routes }: Rule): number =>
+  bySubjects(subjects) +
+  (tiers.length > 0 ? 4 : 0) +
+  (methods.length > 0 ? 2 : 0) +
+  (hosts.length > 0 || routes.length > 0 ? 1 : 0);
+
+const bySubjects = (subjects: readonly string[]): number =>
+  subjects.length === 0 ? 0 : subjects.some(isPattern) ? 8 : 16;
+
+/** The methods of the rule, with `HEAD` spelled out; empty means all. */
+export const methodsOf = ({
+  methods = [],
+}: {
+  readonly methods?: readonly string[] | undefined;
+}): readonly string[] =>
+  methods.includes('GET') && !methods.includes('HEAD') ? [...methods, 'HEAD'] : methods;
+
+export const isShadowRule = ({ action }: Rule) => action === 'log';
+
+/** An empty list names everything. */
+export const names = (list: readonly string[], name: string | undefined): boolean =>
+  list.length === 0 || (name !== undefined && list.includes(name));
+
+// Rules that multiply: one rule changes all limits of a customer. It has a slot of its own. It applies to rules of its
+// scope whose resources all lie within its own, so that a counter has the same limit on every path.
+
+export const isMultiplying = ({ action }: Pick<Rule, 'action'>): boolean => action === 'multiply';
+
+/** Stands in place of the parts that a rule counts by. No part has this name. */
+export const MULTIPLYING = 'multiply';
+
+/** A rule that multiplies limits of this caller. */
+interface Multiplying {
+  readonly rule: Rule;
+  readonly rank: number;
+}
+
+/** The factor for the limits of a rule. If several rules multiply, only the best one counts. */
+export function timesFor(rule: Rule, multiplying: readonly Multiplying[]): number | undefined {
+  let best: Multiplying | undefined;
+  for (const one of multiplying)
+    if ((best === undefined || one.rank < best.rank) && multiplies(one.rule, rule)) best = one;
+  return best?.rule.times ?? undefined;
+}
+
+export const multiplies = (from: Rule, to: Rule): boolean =>
+  from.scope === to.scope &&
+  routesOf(to).every((narrow) => routesOf(from).some((wide) => contains(wide, narrow)));
+
+const known = new WeakMap<Rule, readonly Route[]>();
+
+function routesOf(rule: Rule): readonly Route[] {
+  const found =
+    known.get(rule) ??
+    resourcesOf(rule)
+      .map(parseResource)
+      .filter((route) => route.ok);
+  known.set(rule, found);
+  return found;
+}
+
+/** At least 1, and no more than the algorithm can count. */
+export function multiplied(
+  units: number,
+  times: number,
+  { algorithm, windowSeconds }: Pick<CompiledRule, 'algorithm' | 'windowSeconds'>,
+): number {
+  return Math.max(1, Math.min(largestLimit(algorithm, windowSeconds * 1_000), Math.floor(units * times)));
+}
 
 export interface MatchRequest {
   /** Canonical, for matching. */
@@ -272,3 +366,27 @@ export function winnersOf(slot: Slot, asker: Asker, tier: string | undefined): C
 
 /** No method is spelled like this. */
 export const EVERY_METHOD = '*';
+
+// Rules that put others aside: a rule that `replaces`, and one that allows. Where such a rule wins its slot, rules of
+// the same scope whose resource contains its own do not apply.
+
+/** The winners that no other winner puts aside. Mostly that is all of them. */
+export function withoutReplaced(winners: readonly Candidate[]): readonly Candidate[] {
+  if (!winners.some(({ isReplacing }) => isReplacing)) return winners;
+  return winners.filter(({ slot }) => !winners.some((other) => isReplacedBy(slot, other)));
+}
+
+const isReplacedBy = (slot: Slot, { slot: other, isReplacing }: Candidate): boolean =>
+  isReplacing && reaches(other, slot);
+
+/** Whether rules of the first slot can put those of the second aside. A shadow rule changes nothing. */
+export const reaches = (
+  from: Pick<Slot, 'scope' | 'route' | 'isShadow'>,
+  to: Pick<Slot, 'scope' | 'route' | 'isShadow'>,
+): boolean =>
+  from.scope === to.scope &&
+  (to.isShadow || !from.isShadow) &&
+  !isSameRoute(from.route, to.route) &&
+  contains(to.route, from.route);
+
+const isSameRoute = (a: Slot['route'], b: Slot['route']): boolean => contains(a, b) && contains(b, a);

@@ -1,23 +1,32 @@
 // All rules, tiers and lists of one version, compiled for matching. A snapshot never changes: a change makes a new one.
 
-import { type Calendars, compileCalendars, type PublishedCalendars } from './calendar.ts';
+import { type Calendars, compileCalendars, type PublishedCalendars } from '../counting/calendar.ts';
 import type { Caller } from './caller.ts';
-import type { CompiledRule, PublishedRule } from './compiled-rule.ts';
-import { withoutExtension } from './file-extensions.ts';
+import { type CompiledRule, countersOf, hasBound, isPerRoute, type PublishedRule } from './compiled-rule.ts';
 import { compileLists } from './lists.ts';
-import { isMultiplying, MULTIPLYING, multiplied, timesFor } from './multiplying.ts';
-import { compileNames, type RulesNamed } from './named-rules.ts';
-import type { OriginRoute } from './origin-route.ts';
-import { compileOriginRoutes, type OriginRoutes } from './origin-routes.ts';
-import { byRank, isShadowRule } from './rank.ts';
-import { reaches, withoutReplaced } from './replacing.ts';
-import { isOwnPath, type ParsedResource, parseResource } from './resource.ts';
-import { createRouteTrie, type RouteTrie } from './route-trie.ts';
-import { type ListEntry, resourcesOf, type Split, type Tier, type TierLimits } from './rule.ts';
-import type { Settings } from './settings.ts';
+import { compileOriginRoutes, type OriginRoute, type OriginRoutes } from './origin-routes.ts';
+import { withoutExtension } from './path.ts';
+import { ruleNameOf } from './plan.ts';
+import {
+  createRouteTrie,
+  isOwnPath,
+  type ParsedResource,
+  parseResource,
+  type RouteTrie,
+} from './resource.ts';
+import {
+  compileTiers,
+  type ListEntry,
+  limitOfTier,
+  resourcesOf,
+  type Split,
+  type Tier,
+  type TierLimits,
+} from './rule.ts';
 import {
   addToSlot,
   bestOf,
+  byRank,
   type Candidate,
   countedOf,
   countedOfAny,
@@ -25,15 +34,60 @@ import {
   createSlot,
   EVERY_METHOD,
   isEmpty,
+  isMultiplying,
+  isShadowRule,
   type Match,
   type MatchRequest,
+  MULTIPLYING,
+  multiplied,
   placeOf,
+  reaches,
   type Slot,
   slotBy,
+  timesFor,
   winnersOf,
+  withoutReplaced,
 } from './slots.ts';
-import { compileTiers, limitOfTier } from './tiers.ts';
-import { hasBound, isPerRoute } from './variants.ts';
+
+// Rules by name, for checks without a request.
+
+/** How a check names its rule: by id or name, or by the policy that clients read. */
+export interface RuleName {
+  readonly rule?: string | undefined;
+  readonly policy?: string | undefined;
+}
+
+export interface NamedRule {
+  readonly rule: PublishedRule;
+  /** One for each of its limits; none if it allows. */
+  readonly counters: readonly CompiledRule[];
+}
+
+/** All rules of that name. Several rules may share a policy. */
+export type RulesNamed = (name: RuleName) => readonly NamedRule[];
+
+/** Builds the table on first use, because most isolates never need it. */
+export function compileNames(rules: readonly PublishedRule[]): RulesNamed {
+  let tables: { readonly byRule: Table; readonly byPolicy: Table } | undefined;
+  return ({ rule, policy }) => {
+    tables ??= { byRule: tableOf(rules, ({ id, name }) => [id, name]), byPolicy: tableOf(rules, policyOf) };
+    const found = rule === undefined ? tables.byPolicy.get(policy ?? '') : tables.byRule.get(rule);
+    return found ?? [];
+  };
+}
+
+type Table = Map<string, NamedRule[]>;
+
+const policyOf = (rule: PublishedRule) => [ruleNameOf(rule)];
+
+function tableOf(rules: readonly PublishedRule[], namesOf: (rule: PublishedRule) => string[]): Table {
+  const table: Table = new Map();
+  for (const rule of rules) {
+    const named = { rule, counters: countersOf(rule) };
+    for (const name of new Set(namesOf(rule))) table.set(name, [...(table.get(name) ?? []), named]);
+  }
+  return table;
+}
 
 export { type CompiledRule, type PublishedRule, withCounterIds } from './compiled-rule.ts';
 export type { Match, MatchRequest } from './slots.ts';
@@ -287,3 +341,20 @@ function slotFor(rule: PublishedRule, route: Slot['route'], slots: Slot[]): Slot
   slots.sort((a, b) => placeOf(a) - placeOf(b));
   return slot;
 }
+
+// The settings for all rules: one row in Postgres, published with the rules.
+
+/** `log`: every rule only records what it would have done. */
+export const ENFORCEMENTS = ['on', 'log'] as const;
+export type Enforcement = (typeof ENFORCEMENTS)[number];
+
+/** `ignored`: rules for `/login` apply to `/login.json`, too. */
+export const FILE_EXTENSIONS = ['part', 'ignored'] as const;
+export type FileExtensions = (typeof FILE_EXTENSIONS)[number];
+
+export interface Settings {
+  readonly enforcement: Enforcement;
+  readonly fileExtensions: FileExtensions;
+}
+
+export const SETTINGS_DEFAULTS = { enforcement: 'on', fileExtensions: 'part' } as const satisfies Settings;

@@ -1,6 +1,10 @@
 // The ports through which the gateway finds out who calls: the directory of keys and users, and the verifier of tokens.
+
 import type { Claims } from '../matching/caller.ts';
-import type { AfterResponse } from './after-response.ts';
+import { versionOf } from '../matching/stored-snapshot.ts';
+import { object, recordOf, type Shape, text } from '../shape.ts';
+import type { CounterStore } from './region.ts';
+import type { AfterResponse } from './telemetry.ts';
 
 /** The stored data of an API key or a user. */
 export interface CallerRecord {
@@ -67,3 +71,46 @@ export interface VerifiedUser {
 export interface TokenVerifier {
   verify(token: string, afterResponse: AfterResponse): Promise<Answer<VerifiedUser> | Unavailable>;
 }
+
+// Callers whose tier, tenant or key has changed lately, as isolates read them. Isolates and KV may still hold the old
+// record, but never under the new revision.
+
+export interface CallerRevisions {
+  /** A new epoch means: forget all callers. */
+  readonly epoch: string;
+  /** By `key:HASH` or `user:ID`. */
+  readonly revisions: Readonly<Record<string, string>>;
+}
+
+export const NO_REVISIONS: CallerRevisions = { epoch: '0', revisions: {} };
+
+const callerRevisions: Shape<CallerRevisions> = object({ epoch: text, revisions: recordOf(text) });
+
+export async function decodeRevisions(version: string, text: string): Promise<CallerRevisions | undefined> {
+  if ((await versionOf(text)) !== version) return undefined;
+  return callerRevisions(JSON.parse(text), 'callers', []);
+}
+
+// The port to what slows down guessing of tokens.
+
+export interface Attempt<Verdict> {
+  readonly address: string;
+  /** Looks at the token. */
+  readonly look: () => Promise<Verdict>;
+  /** Counts failures for all isolates. Left out: the first region. */
+  readonly store?: CounterStore | undefined;
+}
+
+/** The address has failed too often. */
+export interface Waiting {
+  readonly kind: 'waiting';
+  readonly waitMs: number;
+}
+
+/**
+ * Looks at a token, and counts a verdict `refused` as a failed attempt. While the address must wait, the answer is the
+ * same whatever the token is.
+ */
+export type AttemptGuard = <Verdict extends { readonly kind: string }>(
+  attempt: Attempt<Verdict>,
+) => Promise<Verdict | Waiting>;

@@ -1,7 +1,7 @@
 // The port through which the limiter gets snapshots.
 
 import type { Snapshot } from '../matching/snapshot.ts';
-import type { AnnouncementBoard } from './announcement.ts';
+import type { AnnouncementBoard } from './region.ts';
 
 /** A question to a region: does it still announce what this isolate expects? */
 export interface Probe {

@@ -1,9 +1,9 @@
 // The port through which the gateway reports events. No request waits: events are counted in memory and handed over
 // after responses, now and then.
+
 import type { CheckResult, Decision, DegradedReason, Fallback } from '../decision.ts';
 import type { Caller } from '../matching/caller.ts';
 import type { RuleCheck } from '../matching/plan.ts';
-import type { AfterResponse } from './after-response.ts';
 
 export interface DecidedRequest {
   readonly decision: Decision;
@@ -71,3 +71,8 @@ export interface Telemetry {
   /** Called last, with every response. Hands over sums that are due. */
   handOver(regions: readonly HandOverRegion[], afterResponse: AfterResponse): void;
 }
+
+// The port to the runtime's `waitUntil`.
+
+/** Takes work that may end after the response (`waitUntil`). */
+export type AfterResponse = (work: Promise<unknown>) => void;

@@ -15,7 +15,7 @@
 
 import type { AlgorithmId } from '../counting/algorithms/registry.ts';
 import { capacityOf, hasBurst } from '../counting/capacity.ts';
-import { hash } from '../hash.ts';
+import { hash } from '../counting/keys.ts';
 
 export interface WeightedRegion {
   readonly name: string;

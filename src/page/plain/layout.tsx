@@ -1,6 +1,6 @@
 // The frame of the views that need no script, and what they are made of.
 import type { Child, FC } from 'hono/jsx';
-import type { Actor } from '../../admin/services.ts';
+import type { Actor } from '../../admin/app.ts';
 import { OWN_PREFIX } from '../../core/matching/resource.ts';
 import { PLAIN_VIEWS, type PlainView, plainPath } from '../../core/page-paths.ts';
 import type { Told } from './ask.ts';

@@ -1,5 +1,5 @@
 // The views at /_weir/plain/…, rendered by the Worker for people whose browser runs no script.
-import type { Actor } from '../../admin/services.ts';
+import type { Actor } from '../../admin/app.ts';
 import { PLAIN_VIEWS, type PlainView, plainPath } from '../../core/page-paths.ts';
 import { createAsk } from './ask.ts';
 import { Layout, toHtml } from './layout.tsx';

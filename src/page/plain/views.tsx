@@ -1,10 +1,8 @@
 // The views that can be read without a script: what the page shows, as tables of this moment.
 import type { Child } from 'hono/jsx';
 import { type PlainView, plainPath } from '../../core/page-paths.ts';
-import { type Change, kindOf, nameOf } from '../shared/change.ts';
-import { count, percent, utcMinute } from '../shared/format.ts';
-import { nearnessOf, WHAT_IS_NEAR } from '../shared/nearness.ts';
-import { type RuleBody, sentenceOf } from '../shared/rule-sentence.ts';
+import { type Change, count, kindOf, nameOf, percent, utcMinute } from '../shared/format.ts';
+import { nearnessOf, type RuleBody, sentenceOf, WHAT_IS_NEAR } from '../shared/rule-sentence.ts';
 import type { Traffic } from '../shared/traffic.ts';
 import { type Ask, read, type Told } from './ask.ts';
 import { Badge, shown, Table } from './layout.tsx';

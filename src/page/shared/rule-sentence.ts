@@ -1,6 +1,24 @@
 // Writes a rule as one sentence, so that people see what it means before they save it. Pure.
-import { holdsSeats } from './algorithms.ts';
+
 import { count, span } from './format.ts';
+import type { Counts } from './traffic.ts';
+
+// The algorithms that the page offers. The browser gets no code of the engine, so this file repeats their ids. A test
+// compares them with the registry.
+
+export const ALGORITHMS = [
+  'fixed-window',
+  'sliding-window-log',
+  'sliding-window-counter',
+  'sliding-window-buckets',
+  'token-bucket',
+  'leaky-bucket',
+  'gcra',
+  'concurrency',
+];
+
+/** Whether the algorithm limits open connections, and not requests over time. */
+export const holdsSeats = (algorithm: string): boolean => algorithm === 'concurrency';
 
 export interface RuleLimit {
   readonly limit?: number | null | undefined;
@@ -99,3 +117,23 @@ const timeOf = ({ validFrom, validUntil }: RuleBody) =>
   ]
     .filter(Boolean)
     .join(' ');
+
+// How near a rule is to its limit, from the checks that isolates have counted. Pure.
+
+export interface Nearness {
+  readonly checks: number;
+  /** Denied, or with at most a fifth of the limit left. */
+  readonly near: number;
+}
+
+export const WHAT_IS_NEAR =
+  'Near the limit: the part of a rule’s checks, since the metrics began, that were denied or found a fifth of the limit or less left.';
+
+const NEAR = ['near-limit', 'denied', 'would-deny'];
+
+/** `counts` is undefined if nothing was counted under the name of the rule. */
+export function nearnessOf(counts: Counts = {}): Nearness {
+  const sum = (results: readonly string[]) =>
+    results.reduce((total, result) => total + (counts[result] ?? 0), 0);
+  return { checks: sum(Object.keys(counts)), near: sum(NEAR) };
+}

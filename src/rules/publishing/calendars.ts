@@ -1,13 +1,14 @@
 // The borders of the calendar windows that rules have, from the dates of their time zones.
+
+import { createTimeZone, type TimeZone } from '../../authoring/time-zone.ts';
 import {
   type Calendar,
   calendarName,
   isAnchoredByTenant,
   type PublishedCalendars,
-} from '../../core/matching/calendar.ts';
+} from '../../core/counting/calendar.ts';
 import { limitsOf } from '../../core/matching/compiled-rule.ts';
 import type { Rule } from '../../core/matching/rule.ts';
-import { createTimeZone, type TimeZone } from '../tables/time-zone.ts';
 
 const DAY_MS = 86_400_000;
 /**

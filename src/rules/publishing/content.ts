@@ -2,24 +2,34 @@
 
 import { asc, eq, gt, isNotNull, isNull, or, sql } from 'drizzle-orm';
 import * as z from 'zod';
+import { parseRoutes } from '../../authoring/route-schema.ts';
+import { limitProblem } from '../../authoring/rule-problems.ts';
+import { parseRules, type RejectedRow } from '../../authoring/rule-schema.ts';
+import { resolveTiers, type WrittenTier } from '../../authoring/tier-schema.ts';
 import { traitsOf } from '../../core/counting/algorithms/registry.ts';
 import { limitsOf } from '../../core/matching/compiled-rule.ts';
 import { ipRangeProblem } from '../../core/matching/ip.ts';
-import type { OriginPolicy } from '../../core/matching/origin.ts';
-import { names } from '../../core/matching/rank.ts';
-import type { ListEntry, Rule, Tier } from '../../core/matching/rule.ts';
-import type { Settings } from '../../core/matching/settings.ts';
-import { takesLimitOfTier } from '../../core/matching/slots.ts';
-import { type PublishedRule, type SnapshotContent, withCounterIds } from '../../core/matching/snapshot.ts';
-import { resolveTiers, type WrittenTier } from '../../core/matching/tier-multiples.ts';
-import { limitOfTier } from '../../core/matching/tiers.ts';
-import type { Database } from '../tables/database.ts';
-import { parseRoutes } from '../tables/route-schema.ts';
-import { type RouteRow, routes as routesTable } from '../tables/route-table.ts';
-import { limitProblem } from '../tables/rule-problems.ts';
-import { parseRules, type RejectedRow } from '../tables/rule-schema.ts';
-import { listEntries, rules as rulesTable, tenants, tiers as tiersTable } from '../tables/schema.ts';
-import { type SettingsRow, settings as settingsTable } from '../tables/settings-table.ts';
+import type { OriginPolicy } from '../../core/matching/origin-routes.ts';
+import { type ListEntry, limitOfTier, type Rule, type Tier } from '../../core/matching/rule.ts';
+import { names, takesLimitOfTier } from '../../core/matching/slots.ts';
+import {
+  type PublishedRule,
+  type Settings,
+  type SnapshotContent,
+  withCounterIds,
+} from '../../core/matching/snapshot.ts';
+import type { CallerRevisions } from '../../core/ports/callers.ts';
+import type { Database } from '../tables/repository.ts';
+import {
+  listEntries,
+  type RouteRow,
+  routes as routesTable,
+  rules as rulesTable,
+  type SettingsRow,
+  settings as settingsTable,
+  tenants,
+  tiers as tiersTable,
+} from '../tables/tables.ts';
 import { type AnchoredTenant, calendarsFor } from './calendars.ts';
 import { type PlacementRow, selectPlacements, toSplit } from './placements.ts';
 
@@ -180,4 +190,46 @@ function parseLists(rows: readonly (typeof listEntries.$inferSelect)[]): Sorted<
     else sorted.rejected.push({ id, name: `${list} ${value}`, problems: [`value: ${problem}`] });
   }
   return sorted;
+}
+
+// Callers whose tier, tenant or key has changed lately, from Postgres.
+
+/** Longer than memory or KV keep a record of a caller. */
+export const LATELY = sql`now() - interval '15 minutes'`;
+/** With more changes than this, isolates forget all callers. */
+const MOST = 5_000;
+
+/**
+ * A revision includes the number of changes, because a change with a lower number can be committed later. Revisions
+ * come from the history, because isolates must also forget a deleted key, and a key with a new hash under its old one.
+ * A change of a tenant is a change of all its callers.
+ */
+export const selectRevisions = (database: Database) =>
+  database.execute<{ id: string; revision: string }>(sql`
+    with recent as (
+      select history.id, entity, state ->> 'id' as entity_id, state ->> 'hash' as hash
+      from weir.history cross join lateral (values (before), (after)) as states (state)
+      where at > ${LATELY} and entity in ('api_keys', 'users', 'tenants') and state is not null
+    ), changed (caller, revision) as (
+      select 'key:' || hash, id from recent where entity = 'api_keys'
+      union all
+      select 'user:' || entity_id, id from recent where entity = 'users'
+      union all
+      select 'key:' || k.hash, r.id from recent r join weir.api_keys k on k.user_id = r.entity_id where r.entity = 'users'
+      union all
+      select 'user:' || u.id, r.id from recent r join weir.users u on u.tenant_id = r.entity_id where r.entity = 'tenants'
+      union all
+      select 'key:' || k.hash, r.id from recent r join weir.api_keys k on k.tenant_id = r.entity_id where r.entity = 'tenants'
+      union all
+      select 'key:' || k.hash, r.id
+      from recent r join weir.users u on u.tenant_id = r.entity_id join weir.api_keys k on k.user_id = u.id
+      where r.entity = 'tenants'
+    )
+    select caller as id, max(revision) || '-' || count(*) as revision
+    from changed group by caller order by max(revision) desc limit ${MOST + 1}`);
+
+export function toRevisions(rows: readonly { id: string; revision: string }[]): CallerRevisions {
+  if (rows.length > MOST) return { epoch: rows[0]?.revision ?? '0', revisions: {} };
+  const sorted = [...rows].sort((a, b) => (a.id < b.id ? -1 : 1));
+  return { epoch: '0', revisions: Object.fromEntries(sorted.map(({ id, revision }) => [id, revision])) };
 }

@@ -11,9 +11,9 @@ import {
   type SharesByRegion,
   type Split,
 } from '../../core/matching/rule.ts';
-import { BURST_DRAIN_TIMES, CHARGE_WINDOWS, OLD_RULES_GONE_MS } from '../../core/regions/terms.ts';
-import type { Database } from '../tables/database.ts';
-import { placements } from '../tables/schema.ts';
+import { BURST_DRAIN_TIMES, CHARGE_WINDOWS, OLD_RULES_GONE_MS } from '../../core/regions/placement.ts';
+import type { Database } from '../tables/repository.ts';
+import { placements } from '../tables/tables.ts';
 
 /** The id of the row with the shares of REGIONS. The other rows have the ids of rules. */
 const SPLIT = '*';

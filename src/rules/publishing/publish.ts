@@ -1,27 +1,28 @@
 // Publishes: Postgres → validation → KV → announcement in every region. Runs after every change through the admin
 // route, in the cron run, and on demand.
 import { sql } from 'drizzle-orm';
+import type { RejectedRow } from '../../authoring/rule-schema.ts';
+import { findWarnings, type RuleWarning } from '../../authoring/warnings.ts';
 import type { SharesByRegion } from '../../core/matching/rule.ts';
 import { joinSnapshot, versionOf } from '../../core/matching/stored-snapshot.ts';
-import { findWarnings, type RuleWarning } from '../../core/matching/warnings.ts';
 import {
   type Announcement,
   type AnnouncementBoard,
+  type CounterStore,
+  CounterStoreError,
   isSameAnnouncement,
   newestAnnouncement,
   parseAnnouncement,
-} from '../../core/ports/announcement.ts';
-import { type CounterStore, CounterStoreError } from '../../core/ports/counter-store.ts';
+} from '../../core/ports/region.ts';
 import type { WeightedRegion } from '../../core/regions/parts.ts';
-import type { Kv } from '../book/kv.ts';
-import { writeCallers, writeCurrent, writeRules } from '../book/snapshot-kv.ts';
-import type { Database } from '../tables/database.ts';
-import type { RejectedRow } from '../tables/rule-schema.ts';
-import { recordPublication } from './last-publication.ts';
+import type { Kv } from '../edge/published.ts';
+import { writeCallers, writeCurrent, writeRules } from '../edge/published.ts';
+import type { Database } from '../tables/repository.ts';
 import { confirmPlacements, forgetPlacements } from './placements.ts';
+import { recordPublication } from './reconcile.ts';
 import { copyTo, publishedText } from './region-copies.ts';
 import type { PublishedContent, RuleReader } from './rule-reader.ts';
-import { byteLength, expectPublishable } from './snapshot-room.ts';
+import { byteLength, expectPublishable } from './snapshot-size.ts';
 
 /** For the Redis of one region. Writes may take 2 s; reads must be quick. */
 const ANNOUNCE_MS = 2_000;

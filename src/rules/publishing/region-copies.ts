@@ -2,12 +2,7 @@
 // while KV may take a minute to have them everywhere. They are a second source: nothing fails without them.
 
 import { packText } from '../../core/packed-text.ts';
-import type {
-  Announcement,
-  AnnouncementBoard,
-  PackedText,
-  Published,
-} from '../../core/ports/announcement.ts';
+import type { Announcement, AnnouncementBoard, PackedText, Published } from '../../core/ports/region.ts';
 
 /** For one region. Short, because the announcement waits for it. */
 const COPY_MS = 2_000;

@@ -1,19 +1,18 @@
 // Reads the rules to publish. It does not read, check and encode a rule again if it knows the revision. So a change
 // among thousands of rules costs little more than a change among ten.
 import { and, asc, eq, inArray, sql } from 'drizzle-orm';
-import type { OriginPolicy } from '../../core/matching/origin.ts';
+import { parseRules, type RejectedRow } from '../../authoring/rule-schema.ts';
+import type { OriginPolicy } from '../../core/matching/origin-routes.ts';
 import type { SharesByRegion } from '../../core/matching/rule.ts';
 import type { SnapshotContent } from '../../core/matching/snapshot.ts';
 import { type PublishedRule, withCounterIds } from '../../core/matching/snapshot.ts';
 import { encodeRule } from '../../core/matching/stored-snapshot.ts';
-import type { CallerRevisions } from '../book/caller-revisions.ts';
-import type { Database } from '../tables/database.ts';
-import { parseRules, type RejectedRow } from '../tables/rule-schema.ts';
-import { rules as rulesTable } from '../tables/schema.ts';
-import { assemble, type OtherRows, otherQueries } from './content.ts';
-import { type Mark, selectMark } from './last-publication.ts';
+import type { CallerRevisions } from '../../core/ports/callers.ts';
+import type { Database } from '../tables/repository.ts';
+import { rules as rulesTable } from '../tables/tables.ts';
+import { assemble, type OtherRows, otherQueries, selectRevisions, toRevisions } from './content.ts';
 import { type PlacementRow, recordPlacements, unconfirmedOf } from './placements.ts';
-import { selectRevisions, toRevisions } from './recent-callers.ts';
+import { type Mark, selectMark } from './reconcile.ts';
 
 /** With more changed rules than this, one query reads all rules. */
 const MAX_BY_ID = 500;

@@ -1,8 +1,10 @@
 // Reads pages of a table that people edit, and changes its rows. A change names its actor and fails if somebody else
 // was faster. One change is one transaction.
+
+import { neon, neonConfig } from '@neondatabase/serverless';
 import { and, eq, getTableColumns, inArray, type SQL, sql } from 'drizzle-orm';
+import { drizzle } from 'drizzle-orm/neon-http';
 import type { PgColumn, PgTable } from 'drizzle-orm/pg-core';
-import type { Database } from './database.ts';
 
 export type Row = Readonly<Record<string, unknown>> & { readonly revision: number };
 
@@ -100,4 +102,19 @@ const parsePosition = (json: string): readonly string[] => JSON.parse(json);
 function isBehind(order: readonly PgColumn[], after: readonly string[]): SQL {
   const values = order.map((column, i) => sql`${after[i]}::${sql.raw(column.getSQLType())}`);
   return sql`(${sql.join([...order], sql`, `)}) > (${sql.join(values, sql`, `)})`;
+}
+
+// Postgres through Neon's HTTP driver. On the request path only the look-up of a caller uses it, under a deadline.
+
+export interface DatabaseOptions {
+  readonly url: string;
+  /** Where the driver sends its HTTP requests, if not to Neon itself. The driver keeps this globally. */
+  readonly httpEndpoint?: string | undefined;
+}
+
+export type Database = ReturnType<typeof createDatabase>;
+
+export function createDatabase({ url, httpEndpoint }: DatabaseOptions) {
+  if (httpEndpoint !== undefined) neonConfig.fetchEndpoint = httpEndpoint;
+  return drizzle(neon(url), { casing: 'snake_case' });
 }

@@ -12,10 +12,11 @@ import {
   uniqueIndex,
   uuid,
 } from 'drizzle-orm/pg-core';
+import { TIME_ZONE } from '../../authoring/time-zone.ts';
 import { ALGORITHM_IDS, idsWith } from '../../core/counting/algorithms/registry.ts';
-import { CALENDAR_WINDOWS } from '../../core/matching/calendar.ts';
+import { CALENDAR_WINDOWS } from '../../core/counting/calendar.ts';
 import { MAX_PARTS, PART } from '../../core/matching/counted-by.ts';
-import { POLICY } from '../../core/matching/policy.ts';
+import { POLICY } from '../../core/matching/plan.ts';
 import {
   ACTIONS,
   LARGEST_COST,
@@ -51,7 +52,6 @@ import {
   weir,
   within,
 } from './columns.ts';
-import { TIME_ZONE } from './time-zone.ts';
 
 const IS_CALENDAR_WINDOW = CALENDAR_WINDOWS.map((window) => `@.window == "${window}"`).join(' || ');
 

@@ -8,14 +8,14 @@ import { ROOT, WORKER_BUILD } from '../../../local/worker-build.ts';
 
 /** The files on the way of a request, from the door to the origin. */
 const FILES = [
-  'src/isolate.ts',
-  'src/middleware.ts',
-  'src/wiring.ts',
-  'src/http/app.ts',
-  'src/http/gateway.ts',
-  'src/http/origins.ts',
-  'src/http/own-routes.ts',
-  'src/http/pass-on.ts',
+  'src/wiring/isolate.ts',
+  'src/hono.ts',
+  'src/wiring/isolate.ts',
+  'src/gateway/app.ts',
+  'src/gateway/gateway.ts',
+  'src/proxy/origins.ts',
+  'src/gateway/internal-routes.ts',
+  'src/gateway/pass-on.ts',
 ];
 const RUNTIME = fileURLToPath(new URL('./runtime.ts', import.meta.url));
 const ENTRY = fileURLToPath(new URL('./worker.ts', import.meta.url));
@@ -46,7 +46,7 @@ export function withFailingImports(file: string, source: string): string {
 const SERVICES = 'createApp(parts.services)';
 
 function withFailingServices(source: string): string {
-  if (!source.includes(SERVICES)) throw new Error(`src/isolate.ts does not say ${SERVICES}`);
+  if (!source.includes(SERVICES)) throw new Error(`src/wiring/isolate.ts does not say ${SERVICES}`);
   const wrapped = source.replace(SERVICES, 'createApp(__failingServices(parts.services))');
   return `import { failingServices as __failingServices } from '${RUNTIME}';\n${wrapped}`;
 }
@@ -59,7 +59,10 @@ const faulty: Plugin = {
       const source = await readFile(path, 'utf8');
       if (!FILES.includes(file)) return undefined;
       const contents = withFailingImports(file, source);
-      return { loader: 'ts', contents: file === 'src/isolate.ts' ? withFailingServices(contents) : contents };
+      return {
+        loader: 'ts',
+        contents: file === 'src/wiring/isolate.ts' ? withFailingServices(contents) : contents,
+      };
     });
   },
 };

@@ -1,7 +1,7 @@
 // The entry of the Worker that fails on command: a header of the request says which function fails, and how.
 import { Hono } from 'hono';
-import worker, { type Bindings } from '../../../src/index.ts';
-import { weir } from '../../../src/middleware.ts';
+import { weir } from '../../../src/hono.ts';
+import worker, { type Bindings } from '../../../src/worker.ts';
 import { begin, type Fault, failing, note, told } from './runtime.ts';
 
 console.warn = note;

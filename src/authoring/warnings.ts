@@ -1,0 +1,163 @@
+// Warnings about rules that are valid but probably not intended.
+
+import { limitsOf, type RuleLimit } from '../core/matching/compiled-rule.ts';
+import { formatIpRange, parseIpRange } from '../core/matching/ip.ts';
+import { ruleNameOf } from '../core/matching/plan.ts';
+import { slotOf } from '../core/matching/resource.ts';
+import { isUncounted, type Rule, resourcesOf, type Split, type Tier } from '../core/matching/rule.ts';
+import type { WeightedRegion } from '../core/regions/parts.ts';
+import { movingUntilMs } from '../core/regions/placement.ts';
+import { findRivals, type RuleWarning } from './conflicting-rules.ts';
+
+export type { RuleWarning } from './conflicting-rules.ts';
+
+export interface WarningsContent {
+  readonly rules: readonly Rule[];
+  readonly tiers: readonly Tier[];
+  /** As configured. */
+  readonly regions: readonly WeightedRegion[];
+  /** The published split, and the time. They show which rules are moving. */
+  readonly split?: Split | undefined;
+  readonly nowMs?: number | undefined;
+  /** Only warnings about these rule ids are wanted. Undefined: all of them. */
+  readonly concerns?: readonly string[] | undefined;
+}
+
+export function findWarnings(content: WarningsContent): RuleWarning[] {
+  const { rules, tiers, regions, split, nowMs, concerns } = content;
+  const asked = concerns && new Set(concerns);
+  const concerned = asked ? rules.filter(({ id }) => asked.has(id)) : rules;
+  if (concerned.length === 0) return [];
+  return [
+    ...findRivals(rivalsOf(concerned, rules), tiers),
+    ...sharedPolicies(namesakesOf(concerned, rules)),
+    ...concerned.flatMap((rule) =>
+      [
+        ...tierProblems(rule, tiers),
+        ...subjectProblems(rule),
+        ...shareProblems(rule, regions),
+        ...(nowMs === undefined ? [] : moves(rule, split, nowMs)),
+      ].map((message) => ({ ruleIds: [rule.id], message })),
+    ),
+  ];
+}
+
+/** The rule is moving between regions. Until it has moved, callers in several regions get less. */
+function* moves(rule: Rule, split: Split | undefined, nowMs: number): Iterable<string> {
+  const untilMs = movingUntilMs(rule, split, nowMs);
+  if (untilMs === undefined) return;
+  const end = Number.isFinite(untilMs)
+    ? `for ${Math.ceil((untilMs - nowMs) / 1_000)} s more`
+    : 'until every region has been told, and for about two windows after that';
+  yield `"${rule.name}" is being moved between regions: ${end}, a caller in several regions at once may ` +
+    'get less than the limit.';
+}
+
+/** The rules that share a slot with one of the concerned rules: only these need a closer look. */
+function rivalsOf(concerned: readonly Rule[], rules: readonly Rule[]): readonly Rule[] {
+  if (concerned === rules) return rules;
+  const slots = new Set(concerned.flatMap(slotsOf));
+  return rules.filter((rule) => slotsOf(rule).some((slot) => slots.has(slot)));
+}
+
+function namesakesOf(concerned: readonly Rule[], rules: readonly Rule[]): readonly Rule[] {
+  if (concerned === rules) return rules;
+  const names = new Set(concerned.map(nameOf));
+  return rules.filter((rule) => names.has(nameOf(rule)));
+}
+
+/** The publisher keeps rule objects, so their slots are worked out once. */
+const slotsKnown = new WeakMap<Rule, readonly string[]>();
+const namesKnown = new WeakMap<Rule, string>();
+
+function slotsOf(rule: Rule): readonly string[] {
+  const slots =
+    slotsKnown.get(rule) ?? resourcesOf(rule).map((resource) => `${rule.scope} ${slotOf(resource)}`);
+  slotsKnown.set(rule, slots);
+  return slots;
+}
+
+function nameOf(rule: Rule): string {
+  const name = namesKnown.get(rule) ?? ruleNameOf(rule);
+  namesKnown.set(rule, name);
+  return name;
+}
+
+/** Clients tell limits apart by their policies. Rules of one slot may share one: only one of them applies. */
+function sharedPolicies(rules: readonly Rule[]): RuleWarning[] {
+  const groups = Map.groupBy(rules.filter(isShownToClients), ruleNameOf);
+  return [...groups].flatMap(([policy, group]) => {
+    const places = new Map(
+      group.map((rule) => [`${rule.scope} ${resourcesOf(rule).map(slotOf).sort().join(' ')}`, rule]),
+    );
+    const [first, second] = places.values();
+    if (!first || !second) return [];
+    const message =
+      `Clients read "${policy}" as the policy of "${first.name}" and of "${second.name}", which limit different ` +
+      'things. Give one of them another policy.';
+    return [{ ruleIds: [...places.values()].map(({ id }) => id), message }];
+  });
+}
+
+/** Whether clients read about the rule: not if it only logs or counts nothing. */
+const isShownToClients = (rule: Rule) => rule.action !== 'log' && !isUncounted(rule);
+
+function* tierProblems(rule: Rule, tiers: readonly Tier[]): Iterable<string> {
+  const unknown = rule.tiers.filter((name) => !tiers.some((tier) => tier.name === name));
+  if (unknown.length > 0) yield `"${rule.name}" names tiers that do not exist: ${unknown.join(', ')}.`;
+  for (const limit of limitsOf(rule)) yield* limitNameProblems(rule, limit, tiers);
+}
+
+function* limitNameProblems(
+  rule: Rule,
+  { limit, limitName }: RuleLimit,
+  tiers: readonly Tier[],
+): Iterable<string> {
+  if (limitName === null) return;
+  if (!tiers.some(({ limits }) => Object.hasOwn(limits, limitName)))
+    yield `"${rule.name}" takes the limit "${limitName}", which no tier has: ${
+      limit === null ? 'it limits nobody' : `its own limit of ${limit} applies`
+    }.`;
+  else if (limit === null) yield* unlimitedTiers(rule, limitName, tiers);
+  if (limit === null && !tiers.some(({ isDefault }) => isDefault))
+    yield `"${rule.name}" has no limit of its own, and no tier is the default: it does not limit callers without a tier.`;
+}
+
+function* unlimitedTiers(rule: Rule, limitName: string, tiers: readonly Tier[]): Iterable<string> {
+  const without = tiers
+    .filter(({ name }) => rule.tiers.length === 0 || rule.tiers.includes(name))
+    .filter(({ limits }) => !Object.hasOwn(limits, limitName))
+    .map(({ name }) => name);
+  if (without.length > 0)
+    yield `"${rule.name}" has no limit of its own, and these tiers have no limit "${limitName}": ` +
+      `${without.join(', ')}. It does not limit their callers.`;
+}
+
+/** Callers are counted by one spelling of their address; an override in another spelling is never found. */
+function* subjectProblems(rule: Rule): Iterable<string> {
+  if (rule.scope !== 'ip') return;
+  const lost = rule.subjects.filter((subject) => !isCountedSpelling(subject));
+  if (lost.length > 0)
+    yield `"${rule.name}" names IPs in a spelling that never matches a caller: ${lost.join(', ')}. ` +
+      'Write IPv4 as 192.0.2.1, and IPv6 by its prefix as 2001:db8:1:2::/64.';
+}
+
+function isCountedSpelling(subject: string): boolean {
+  const range = parseIpRange(subject);
+  if (!range) return false;
+  const spelling = formatIpRange(range);
+  return range.groups.length === 2 ? spelling === `${subject}/32` : spelling === subject;
+}
+
+/** A rule may name a region that was removed later, and a migration may name any. */
+function* shareProblems(rule: Rule, regions: readonly WeightedRegion[]): Iterable<string> {
+  if (!rule.shares) return;
+  const unknown = Object.keys(rule.shares).filter((name) => !regions.some((region) => region.name === name));
+  if (unknown.length > 0)
+    yield `"${rule.name}" has shares for regions that do not exist: ${unknown.join(', ')}. They are ignored.`;
+  if (!regionsOf(rule, regions).some(({ share }) => share > 0))
+    yield `"${rule.name}" has no share for any region that exists: the shares of REGIONS apply instead.`;
+}
+
+const regionsOf = ({ shares }: Rule, regions: readonly WeightedRegion[]): readonly WeightedRegion[] =>
+  shares ? regions.map(({ name }) => ({ name, share: shares[name] ?? 0 })) : regions;

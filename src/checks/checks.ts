@@ -1,0 +1,306 @@
+// Checks without a request: other services (queues, cron jobs, back-ends) limit themselves by the same rules and
+// counters. A service can give back or settle the charges once, by the id in the answer.
+
+import { type Decision, decisiveResult, denyingResults, resultsOf } from '../core/decision.ts';
+import { digest, randomId, toBase64Url } from '../core/digest.ts';
+import type { Caller } from '../core/matching/caller.ts';
+import { ownIdOf, policyOf, type RuleCheck } from '../core/matching/plan.ts';
+import { CHECK_RECORD_MS, type CheckRecords } from '../core/ports/region.ts';
+import type { AfterResponse } from '../core/ports/telemetry.ts';
+import { centralRegionOf, type WeightedRegion } from '../core/regions/parts.ts';
+import { incidentOf, report } from '../gateway/decision-report.ts';
+import type { Services } from '../gateway/services.ts';
+import { waitOf } from '../gateway/throttle.ts';
+import { attempt } from '../http/guard.ts';
+import { atEachStore, createLedger, type Ledger, type PastCharge, settlementOf } from '../limiter/ledger.ts';
+import type { Regions } from '../limiter/region-calls.ts';
+import { createRulesRefresh, type Refreshed } from '../limiter/rules-in-force.ts';
+import { createChargeIds, type RegionCharge } from './charge-id.ts';
+import { type CheckAnswer, CheckError, type ReadCall } from './messages.ts';
+import { type PlannedCheck, planChecks } from './plan.ts';
+
+// Whose usage the charges of a call are. One call can have checks of several subjects, and several checks of one.
+
+/** A subject that a call names, in one or several of its checks. */
+export interface Subject {
+  readonly caller: Caller;
+  has(check: RuleCheck): boolean;
+}
+
+export function subjectsOf(planned: readonly PlannedCheck[]): Subject[] {
+  const groups = Map.groupBy(planned, ({ caller: { ip, tenantId, userId, apiKeyId } }) =>
+    JSON.stringify([ip, tenantId, userId, apiKeyId]),
+  );
+  return [...groups.values()].flatMap((ofSubject) => {
+    const names = new Set(ofSubject.map(({ check }) => counterOf(check)));
+    return ofSubject
+      .slice(0, 1)
+      .map(({ caller }) => ({ caller, has: (check) => names.has(counterOf(check)) }));
+  });
+}
+
+/** Regions count copies of a check, some as stand-ins, so a check is found by the rule's own counter. */
+export const counterOf = (check: RuleCheck) => `${check.key} ${ownIdOf(check)}`;
+
+/** Shadow rules leave no usage. */
+export function usageOf(check: RuleCheck, subjects: readonly Subject[]): RegionCharge['usage'] {
+  const subject = subjects.findIndex(({ has }) => has(check));
+  const caller = subjects[subject]?.caller;
+  if (!caller || check.isShadow) return undefined;
+  const { tenantId = '', userId = '', apiKeyId = '' } = caller;
+  return { ruleId: check.rule.id, tenantId, userId, apiKeyId, subject };
+}
+
+export interface CheckServices
+  extends Pick<
+    Services,
+    'deadlineMs' | 'incidentCounts' | 'limiter' | 'log' | 'now' | 'regions' | 'snapshots' | 'telemetry'
+  > {
+  readonly ipv6Prefix: number;
+  readonly check: CheckOptions;
+}
+
+export interface CheckOptions {
+  /** Signs the ids of charges. */
+  readonly secret: string;
+  /** Each region keeps its own records of checks. */
+  readonly regions: readonly (WeightedRegion & { readonly checkRecords: CheckRecords })[];
+}
+
+export interface Asked {
+  /** Nearest first. */
+  readonly regions: Regions;
+  readonly afterResponse: AfterResponse;
+}
+
+export interface Checks {
+  check(call: ReadCall, asked: Asked): Promise<CheckAnswer>;
+  /** Gives all charges back. Throws a CheckError if the id was used before or is too old. */
+  refund(id: string, asked: Asked): Promise<void>;
+  /** Brings every charge to this cost. Throws as `refund` does. */
+  settle(id: string, cost: number, asked: Asked): Promise<void>;
+}
+
+/** Only the service that called waits for these calls, so they may take long. */
+const SETTLE_MS = 5_000;
+const PENDING = 'pending';
+
+export function createChecks(services: CheckServices): Checks {
+  const { limiter, log, now, deadlineMs, telemetry } = services;
+  const ids = createChargeIds(services.check.secret);
+  const refresh = createRulesRefresh(services);
+  const stores = new Map(services.regions.map(({ name, store }) => [name, store]));
+
+  /** Weir always keeps the record of a name in the same region, whichever region the call comes from. */
+  const recordsOf = (name: string): CheckRecords => {
+    const home = centralRegionOf(name, services.check.regions);
+    const region = services.check.regions.find((one) => one.name === home);
+    if (!region) throw new Error('there are no regions');
+    return region.checkRecords;
+  };
+
+  const decide = async (call: ReadCall, { regions, afterResponse }: Asked): Promise<CheckAnswer> => {
+    const startedAtMs = telemetry.clockMs();
+    const ledger = createLedger((error) => log.error('charge-not-settled', error));
+    const operation = call.isPeek ? 'peek' : 'take';
+    const request = { regions, operation, ledger, afterResponse } as const;
+    let planned: readonly PlannedCheck[] = [];
+    let mayRefresh = true;
+    let step = await limiter.begin(request);
+    while (step.kind === 'round') {
+      const options = { ipv6Prefix: services.ipv6Prefix, nowMs: now(), seatId: randomId };
+      const plan = await planChecks(step.snapshot, call.checks, options);
+      if (plan.problems.length > 0) {
+        expectNewer(plan.problems, mayRefresh ? await refresh(step.snapshot, request) : 'same');
+        mayRefresh = false;
+        step = await limiter.begin(request);
+        continue;
+      }
+      planned = plan.checks;
+      step = await limiter.decide(step, { kind: 'checks', checks: planned.map(({ check }) => check) });
+    }
+    const { decision } = step;
+    const subjects = subjectsOf(planned);
+    if (!call.isPeek) attempt(log, tell, decision, subjects, { regions, afterResponse, startedAtMs });
+    return toAnswer(decision, planned, await idOf(ledger, decision, subjects));
+  };
+
+  /** Counts the call as the gateway counts a request. */
+  const tell = (
+    decision: Decision,
+    subjects: readonly Subject[],
+    { regions, afterResponse, startedAtMs }: Asked & { readonly startedAtMs: number },
+  ) => {
+    const region = regions[0].name;
+    const incident = incidentOf(decision, undefined);
+    report(services, region, decision, incident);
+    const results = Map.groupBy(resultsOf(decision), ({ check }) => subjects.find(({ has }) => has(check)));
+    telemetry.checked({
+      ...{ decision, incident, region, startedAtMs },
+      subjects: subjects.map((one) => ({ caller: one.caller, results: results.get(one) ?? [] })),
+    });
+    telemetry.handOver(regions, afterResponse);
+  };
+
+  const idOf = async (
+    ledger: Ledger,
+    { allowed }: Decision,
+    subjects: readonly Subject[],
+  ): Promise<string | null> => {
+    const charges = ledger.charges.flatMap(({ store, check, chargedAtMs }): RegionCharge[] => {
+      const region = services.regions.find((one) => one.store === store);
+      return region && chargedAtMs !== undefined
+        ? [{ region: region.name, check: { ...check, chargedAtMs }, usage: usageOf(check, subjects) }]
+        : [];
+    });
+    return allowed && charges.length > 0 ? ids.write(charges) : null;
+  };
+
+  /** Corrects the usage that was noted for these charges. Seats are no units: they were used. */
+  const correct = (charges: readonly RegionCharge[], realCost: number, { regions, afterResponse }: Asked) => {
+    const spent = charges.filter(({ check, usage }) => usage && check.seatId === undefined);
+    for (const [, ofSubject] of Map.groupBy(spent, ({ usage }) => usage?.subject)) {
+      const [first] = ofSubject;
+      if (!first?.usage) continue;
+      const { tenantId, userId, apiKeyId } = first.usage;
+      // A rule with several limits has made several charges.
+      const byRule = new Map(ofSubject.map(({ check, usage }) => [usage?.ruleId ?? '', check.cost]));
+      telemetry.corrected({
+        ...{ tenantId, userId, apiKeyId, chargedAtMs: first.check.chargedAtMs },
+        charges: [...byRule].map(([ruleId, cost]) => ({ ruleId, cost, realCost })),
+      });
+    }
+    telemetry.handOver(regions, afterResponse);
+  };
+
+  /** The first call decides and stores its answer for the repeats. */
+  const decideOnce = async (key: string, call: ReadCall, asked: Asked): Promise<CheckAnswer> => {
+    const name = `key:${toBase64Url(await digest('SHA-256', key))}`;
+    const said = toBase64Url(await digest('SHA-256', JSON.stringify([call.checks, call.isPeek])));
+    const records = recordsOf(name);
+    const known = await available(() =>
+      records.claim(name, `${said} ${PENDING}`, AbortSignal.timeout(deadlineMs)),
+    );
+    if (known !== undefined) return answerOf(known, said);
+    const drop = () => records.drop(name, AbortSignal.timeout(SETTLE_MS));
+    const answer = await decide(call, asked).catch(async (error: unknown) => {
+      await drop().catch(() => {});
+      throw error;
+    });
+    // The call was not counted, so the client may try again.
+    if (answer.degraded !== null) await drop().catch(() => {});
+    else {
+      const written = records.write(
+        name,
+        `${said} ${JSON.stringify(answer)}`,
+        AbortSignal.timeout(SETTLE_MS),
+      );
+      asked.afterResponse(written.catch((error) => log.error('charge-not-settled', error)));
+      await written.catch(() => {});
+    }
+    return answer;
+  };
+
+  /** Marks the id as spent before Weir changes a charge: a refund must never happen twice. */
+  const spend = async (id: string): Promise<readonly RegionCharge[]> => {
+    const read = await ids.read(id);
+    if (!read) throw new CheckError(404, 'unknown-check', ['id: was not made by this Weir']);
+    const { charges } = read;
+    const [first] = charges;
+    if (!first || now() - first.check.chargedAtMs > CHECK_RECORD_MS)
+      throw new CheckError(410, 'check-expired', ['id: is older than a day']);
+    const name = `id:${read.name}`;
+    const records = recordsOf(name);
+    const known = await available(() => records.claim(name, 'spent', AbortSignal.timeout(SETTLE_MS)));
+    if (known !== undefined) throw new CheckError(409, 'check-spent', ['id: was refunded or settled before']);
+    await available(() => records.write(name, 'spent', AbortSignal.timeout(SETTLE_MS)));
+    return charges;
+  };
+
+  /** Leaves out charges in regions that were removed since. */
+  const toPastCharges = (charges: readonly RegionCharge[]): PastCharge[] =>
+    charges.flatMap(({ region, check }) => {
+      const store = stores.get(region);
+      return store ? [{ store, check, chargedAtMs: check.chargedAtMs }] : [];
+    });
+
+  const run = (operation: 'refund' | 'settle', charges: readonly PastCharge[]) =>
+    atEachStore(charges, (store, checks) =>
+      available(() => store.run({ operation, checks }, AbortSignal.timeout(SETTLE_MS))),
+    );
+
+  return {
+    check: (call, asked) =>
+      call.idempotencyKey === undefined || call.isPeek
+        ? decide(call, asked)
+        : decideOnce(call.idempotencyKey, call, asked),
+    async refund(id, asked) {
+      const charges = await spend(id);
+      await run('refund', toPastCharges(charges));
+      attempt(log, correct, charges, 0, asked);
+    },
+    async settle(id, cost, asked) {
+      const charges = await spend(id);
+      const spent = toPastCharges(charges).filter(({ check }) => check.seatId === undefined);
+      const { added, refunded } = settlementOf(spent, cost);
+      await run('settle', added);
+      await run('refund', refunded);
+      attempt(log, correct, charges, cost, asked);
+    },
+  };
+}
+
+/** Throws unless there are newer rules, by which the call may be valid. */
+function expectNewer(problems: readonly string[], refreshed: Refreshed): void {
+  if (refreshed === 'same') throw new CheckError(400, 'invalid-body', problems);
+  if (refreshed === 'unknown')
+    throw new CheckError(503, 'rules-unavailable', [
+      ...problems,
+      'the rules of this isolate may be old: no region confirms them, or newer ones cannot be loaded',
+    ]);
+}
+
+async function available<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof CheckError) throw error;
+    throw new CheckError(503, 'counters-unavailable', ['a region that this call needs did not answer']);
+  }
+}
+
+function answerOf(known: string, said: string): CheckAnswer {
+  const blank = known.indexOf(' ');
+  if (known.slice(0, blank) !== said)
+    throw new CheckError(422, 'idempotency-key-reused', ['idempotencyKey: was used for another call']);
+  const rest = known.slice(blank + 1);
+  if (rest === PENDING)
+    throw new CheckError(409, 'in-progress', [
+      'idempotencyKey: the first call with this key is still in progress',
+    ]);
+  return JSON.parse(rest) as CheckAnswer;
+}
+
+function toAnswer(decision: Decision, planned: readonly PlannedCheck[], id: string | null): CheckAnswer {
+  const results = resultsOf(decision);
+  const decisive = decisiveResult(denyingResults(results));
+  const subjectOf = (counted: RuleCheck) =>
+    planned.find(({ check }) => counterOf(check) === counterOf(counted))?.subject ?? null;
+  return {
+    allowed: decision.allowed,
+    id,
+    retryAfterMs: (!decision.allowed && decisive?.outcome.retryAfterMs) || null,
+    delayMs: decision.allowed ? waitOf(decision) : 0,
+    degraded: decision.kind === 'degraded' ? decision.reason : null,
+    results: results.map(({ check, outcome }) => ({
+      policy: policyOf(check.rule),
+      subject: subjectOf(check),
+      allowed: outcome.allowed,
+      limit: check.full.limit,
+      remaining: outcome.remaining,
+      cost: check.cost,
+      resetAt: new Date(outcome.resetAtMs).toISOString(),
+      retryAfterMs: outcome.allowed ? null : (outcome.retryAfterMs ?? null),
+    })),
+  };
+}

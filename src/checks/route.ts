@@ -1,0 +1,127 @@
+// POST /_weir/check, and /refund and /settle below it, for tokens of role `check` or `admin`.
+
+import { OWN_PREFIX } from '../core/matching/resource.ts';
+import type { AfterResponse } from '../core/ports/telemetry.ts';
+import { unknownRegion } from '../gateway/refusals.ts';
+import type { CheckToken, Services } from '../gateway/services.ts';
+import { createTokenFinder, parseAuthorization } from '../http/authorization.ts';
+import { tooManyAttempts, UNAUTHORIZED } from '../http/internal-problems.ts';
+import { problem } from '../http/problem.ts';
+import { readAtMost } from '../http/read-at-most.ts';
+import { type Checks, createChecks } from './checks.ts';
+import { CheckError, readCall, readKeyHeader, readRefunding, readSettling } from './messages.ts';
+
+const MAX_BYTES = 64 * 1024;
+
+const CHECK = `${OWN_PREFIX}/check`;
+
+/** The whole path as the client wrote it. */
+const pathOf = ({ url }: Request): string => url.split(/[?#]/, 1)[0]?.replace(/^[^/]*\/\/[^/]*/, '') ?? '';
+
+const checksOf = new WeakMap<Services, Checks>();
+
+/** The checks of an isolate, for the route and for service bindings. */
+export function serviceChecks(services: Services): Checks {
+  const made =
+    checksOf.get(services) ?? createChecks({ ...services, ipv6Prefix: services.identity.ipv6Prefix });
+  checksOf.set(services, made);
+  return made;
+}
+
+export function createCheckRoute(services: Services) {
+  const checks = serviceChecks(services);
+  const findToken = createTokenFinder(services.check.tokens);
+
+  /** The answer to a caller who may not check. Wrong tokens count towards the limit of failed admin log-ins. */
+  const refusalTo = async (request: Request): Promise<Response | undefined> => {
+    const { scheme, credentials } = parseAuthorization(request.headers.get('Authorization') ?? '');
+    if (scheme !== 'bearer') return (await services.adminRefusal(request)) ?? problem(NOT_FOR_CHECKS);
+    const verdict = await services.guardAttempt({
+      address: request.headers.get('CF-Connecting-IP') ?? 'unknown',
+      look: async () => toVerdict(await findToken(credentials)),
+      // The nearest, because every check waits for it now and then.
+      store: services.regionsOf(request)?.[0].store,
+    });
+    if (verdict.kind === 'waiting') return tooManyAttempts(verdict.waitMs);
+    if (verdict.kind === 'refused') return problem(UNAUTHORIZED, { 'WWW-Authenticate': 'Bearer' });
+    return verdict.role === 'read' ? problem(NOT_FOR_CHECKS) : undefined;
+  };
+
+  const answer = async (request: Request, afterResponse: AfterResponse): Promise<Response> => {
+    const regions = services.regionsOf(request);
+    if (!regions) return unknownRegion(services.regions);
+    const body = await readBody(request);
+    const asked = { regions, afterResponse };
+    switch (pathOf(request)) {
+      case CHECK:
+        return Response.json(await checks.check(withKey(request, body), asked), NOT_STORED);
+      case `${CHECK}/refund`:
+        await checks.refund(readRefunding(body).id, asked);
+        return new Response(null, { status: 204 });
+      case `${CHECK}/settle`: {
+        const { id, cost } = readSettling(body);
+        await checks.settle(id, cost, asked);
+        return new Response(null, { status: 204 });
+      }
+      default:
+        return problem({ status: 404, code: 'not-found', title: 'Weir has nothing at this path' });
+    }
+  };
+
+  return async (request: Request, afterResponse: AfterResponse): Promise<Response> => {
+    const refusal = await refusalTo(request);
+    if (refusal) return refusal;
+    if (request.method !== 'POST') return problem(NOT_POSTED, { Allow: 'POST' });
+    try {
+      const answered = answer(request, afterResponse);
+      // The charge must be noted even if the client leaves.
+      afterResponse(answered.catch(() => {}));
+      return await answered;
+    } catch (error) {
+      if (!(error instanceof CheckError)) throw error;
+      const { status, code, problems } = error;
+      const headers = status === 503 || code === 'in-progress' ? { 'Retry-After': '1' } : undefined;
+      return problem({ status, code, title: TITLES[code] ?? 'The check is not valid', problems }, headers);
+    }
+  };
+}
+
+/** The header applies if the body names no key. */
+function withKey(request: Request, body: unknown) {
+  const call = readCall(body);
+  return {
+    ...call,
+    idempotencyKey: call.idempotencyKey ?? readKeyHeader(request.headers.get('Idempotency-Key')),
+  };
+}
+
+const toVerdict = (token: CheckToken | undefined) =>
+  token ? ({ kind: 'actor', role: token.role } as const) : ({ kind: 'refused' } as const);
+
+async function readBody(request: Request): Promise<unknown> {
+  const bytes = await readAtMost(request, MAX_BYTES);
+  if (!bytes) throw new CheckError(413, 'body-too-large', ['the body: at most 64 KiB']);
+  try {
+    return JSON.parse(UTF8.decode(bytes));
+  } catch {
+    throw new CheckError(400, 'invalid-json', ['the body: is not JSON in UTF-8']);
+  }
+}
+
+/** Throws at bytes that are not UTF-8. Otherwise subjects that differ only in such bytes would share a counter. */
+const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
+
+const NOT_STORED = { headers: { 'Cache-Control': 'no-store' } };
+const NOT_POSTED = { status: 405, code: 'method-not-allowed', title: 'Checks accept only POST' };
+const NOT_FOR_CHECKS = { status: 403, code: 'read-only-token', title: 'This token may not charge anything' };
+const TITLES: Readonly<Record<string, string>> = {
+  'unknown-check': 'There is no such check',
+  'check-expired': 'The check is too old',
+  'check-spent': 'The check was refunded or settled before',
+  'idempotency-key-reused': 'The key was used for another call',
+  'in-progress': 'The same call is still in progress',
+  'counters-unavailable': 'Redis does not answer',
+  'rules-unavailable': 'The rules may be old',
+  'invalid-json': 'The body is not JSON',
+  'body-too-large': 'The body is too large',
+};

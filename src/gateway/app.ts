@@ -1,0 +1,128 @@
+// The front door. Weir answers its own routes under /_weir. Every other request gets its one canonical path and goes to
+// the gateway.
+import { type Context, type ExecutionContext, Hono } from 'hono';
+import { hostOf } from '../core/matching/origin-routes.ts';
+import { canonicalPath } from '../core/matching/path.ts';
+import { isOwnPath, OWN_PREFIX } from '../core/matching/resource.ts';
+import { readClientRequest } from '../http/client-request.ts';
+import { attemptLater, reportBug, runAfterResponse } from '../http/guard.ts';
+import { problem } from '../http/problem.ts';
+import { HOP_HEADER } from '../proxy/request-headers.ts';
+import { type GatewayRequest, handleGateway, passUncounted } from './gateway.ts';
+import { createOwnRoutes, nothingHere } from './internal-routes.ts';
+import { unknownRegion } from './refusals.ts';
+import type { Services } from './services.ts';
+
+export interface App {
+  /** `next` replaces the origin: the middleware passes requests on to its own app. */
+  fetch(request: Request, context: ExecutionContext, next?: Next): Response | Promise<Response>;
+}
+
+type Next = GatewayRequest['next'];
+type Env = { Bindings: { readonly next: Next } };
+
+export function createApp(services: Services): App {
+  // Routes match the path as the client spelled it, because ids in it may be in upper case. Other spellings of Weir's
+  // own paths match no route.
+  const app = new Hono<Env>({ getPath: ({ url }) => pathnameOf(url) });
+  app.route(OWN_PREFIX, createOwnRoutes(services));
+  app.all('*', (c) => {
+    let asked: GatewayRequest | Response;
+    try {
+      asked = readRequest(services, c);
+    } catch (error) {
+      reportBug(services.log, error);
+      return passPlainly(services, c.req.raw, c.env.next);
+    }
+    if (asked instanceof Response) return asked;
+    return asked.isFirst ? handleGateway(services, asked) : unlessLoop(services, asked);
+  });
+  app.onError((error, c) => {
+    // A request to Weir itself must never reach an origin, nor an app that Weir is the middleware of.
+    if (!isOwnPath(pathnameOf(c.req.url).toLowerCase())) throw error;
+    reportBug(services.log, error);
+    return somethingWrong();
+  });
+  return { fetch: (request, context, next) => app.fetch(request, { next }, context) };
+}
+
+/** For a request that a Weir has forwarded: refuses the request if it runs in a loop. */
+async function unlessLoop(services: Services, asked: GatewayRequest): Promise<Response> {
+  const refused = await attemptLater(services.log, services.origins.refuseLoop, asked.request, undefined);
+  return refused ?? handleGateway(services, asked);
+}
+
+/** What the gateway needs to know of a request, or the answer to a request that it must not get. */
+function readRequest(services: Services, c: Context<Env>): GatewayRequest | Response {
+  const request = readClientRequest(c.req.raw);
+  const { adminHost } = services;
+  // A proxied page on this host could act as the person at the page of Weir.
+  if (adminHost !== undefined && hostOf(request.url) === adminHost) return nothingHere();
+  const canonical = canonicalPath(c.req.path);
+  if (!canonical.ok)
+    return problem({ status: 400, code: 'bad-path', title: 'Ambiguous path', detail: canonical.reason });
+  const { path, matchPath } = canonical;
+  if (isOwnPath(matchPath)) return nothingHere();
+  const regions = services.regionsOf(request.raw);
+  if (!regions) return unknownRegion(services.regions);
+  return {
+    request,
+    path,
+    matchPath,
+    query: queryOf(request.url),
+    isFirst: !request.headers.has(HOP_HEADER),
+    regions,
+    afterResponse: (work) => runAfterResponse(services.log, c, work),
+    passThrough: () => c.executionCtx.passThroughOnException(),
+    next: c.env.next,
+  };
+}
+
+/** Passes a request on that a bug keeps from the gateway. */
+export function passPlainly(
+  services: Pick<Services, 'log' | 'origins' | 'adminHost'>,
+  raw: Request,
+  next?: Next,
+): Response | Promise<Response> {
+  const { url, method, headers } = raw;
+  const path = pathnameOf(url);
+  const matchPath = path.toLowerCase();
+  if (isForWeir(url, services.adminHost)) return somethingWrong();
+  return passUncounted(services, {
+    request: { raw, url, method, headers, connectingIp: headers.get('CF-Connecting-IP') },
+    path,
+    matchPath,
+    query: queryOf(url),
+    isFirst: !headers.has(HOP_HEADER),
+    next,
+  });
+}
+
+/** Nothing on the host of the page is ever proxied. Other spellings of Weir's own paths may come with its secrets. */
+export function isForWeir(url: string, adminHost: string | undefined): boolean {
+  const { hostname, pathname } = new URL(url);
+  const isAtPage = adminHost !== undefined && hostname.replace(/\.+$/, '') === adminHost.toLowerCase();
+  return isAtPage || pathname.toLowerCase().startsWith(OWN_PREFIX);
+}
+
+const somethingWrong = () =>
+  problem({ status: 500, code: 'internal-error', title: 'Something in Weir is wrong' });
+
+/** The runtime has normalised the URL, so the path is the text between host and query. */
+function pathnameOf(url: string): string {
+  const start = url.indexOf('/', url.indexOf('://') + 3);
+  if (start === -1) return '/';
+  const end = firstOf(url.indexOf('?', start), url.indexOf('#', start));
+  return end === undefined ? url.slice(start) : url.slice(start, end);
+}
+
+const firstOf = (a: number, b: number): number | undefined =>
+  a === -1 ? (b === -1 ? undefined : b) : b === -1 ? a : Math.min(a, b);
+
+/** The query as the client sent it. `URL` would drop a question mark at the very end. */
+function queryOf(url: string): string {
+  const start = url.indexOf('?');
+  if (start === -1) return '';
+  const end = url.indexOf('#', start);
+  return end === -1 ? url.slice(start) : url.slice(start, end);
+}

@@ -1,0 +1,202 @@
+// Finds out who sends a request: the address that Cloudflare names, and the API key or user token if it is valid.
+// A credential that is not valid identifies nobody: the request counts against the IP. A credential that Weir may not
+// look up now is refused: otherwise anybody could turn a known caller into an unknown one.
+
+import type { Caller } from '../core/matching/caller.ts';
+import { countedIp } from '../core/matching/ip.ts';
+import type { Credential, Plan, RefusedCredential } from '../core/matching/plan.ts';
+import type { Snapshot } from '../core/matching/snapshot.ts';
+import {
+  type CallerDirectory,
+  type CallerRecord,
+  type LookUpResult,
+  type TokenVerifier,
+  UNAVAILABLE,
+  type VerifiedUser,
+} from '../core/ports/callers.ts';
+import type { AfterResponse } from '../core/ports/telemetry.ts';
+import { parseAuthorization } from '../http/authorization.ts';
+import type { ClientRequest } from '../http/client-request.ts';
+import { waitHalf } from '../limiter/deadline.ts';
+
+/** Callers without an address share one bucket. Otherwise they would escape the limits. */
+const UNKNOWN = { ip: 'unknown', address: 'unknown' };
+
+export interface IdentityOptions {
+  readonly callers: CallerDirectory;
+  /** Undefined: Weir reads no tokens. */
+  readonly tokens: TokenVerifier | undefined;
+  readonly ipv6Prefix: number;
+  readonly afterResponse: AfterResponse;
+  /** The deadline of the decision. Finding the caller takes at most half of it. */
+  readonly deadline: { remainingMs(): number };
+}
+
+/** The parts of a request that can identify its caller. */
+type Sent = Pick<ClientRequest, 'headers' | 'connectingIp'>;
+
+export type Address = Pick<Caller, 'ip' | 'address'>;
+
+export interface Identity {
+  readonly caller: Caller;
+  /** The caller of the token, if a valid API key identifies the request. The deny list holds for both. */
+  readonly ofToken?: Caller | undefined;
+  /** The credential that the caller has shown, if it is not valid. */
+  readonly unverified?: Credential | undefined;
+  /** The credential that the caller has shown, if Weir could not ask whether it is valid, or whom it belongs to. */
+  readonly unknown?: Credential | undefined;
+  /** The credential that the caller has shown, if Weir may not look it up now. Such a request never passes. */
+  readonly overAllowance?: { readonly credential: Credential; readonly retryAfterMs: number } | undefined;
+}
+
+export async function identify(request: Sent, options: IdentityOptions): Promise<Identity> {
+  const from = addressOf(request, options);
+  return identityOf(from, await lookUpShown(request, from, options));
+}
+
+/** Asks neither KV nor Postgres. Undefined if memory does not know the caller. */
+export async function identifyFromMemory(
+  request: Sent,
+  options: IdentityOptions,
+): Promise<Identity | undefined> {
+  const from = addressOf(request, options);
+  const results = await lookUpShown(request, from, { ...options, memoryOnly: true });
+  const isKnown = results.key?.kind !== 'not-asked' && results.user?.kind !== 'not-asked';
+  return isKnown ? identityOf(from, results) : undefined;
+}
+
+/** Whether the client shows any credential. */
+export const hasCredential = (
+  { headers }: Pick<Sent, 'headers'>,
+  { tokens }: Pick<IdentityOptions, 'tokens'>,
+): boolean => headers.has('X-API-Key') || (tokens !== undefined && bearerTokenIn(headers) !== undefined);
+
+/** The address of the client, as Cloudflare reports it. */
+export const addressOf = (
+  { connectingIp }: Pick<Sent, 'connectingIp'>,
+  { ipv6Prefix }: Pick<IdentityOptions, 'ipv6Prefix'>,
+): Address => countedIp(connectingIp ?? '', ipv6Prefix) ?? UNKNOWN;
+
+/** A decision that credentials and the deny list make before any rule; undefined if lists and rules decide. */
+export function planByIdentity(
+  identity: Identity,
+  { listed }: Pick<Snapshot, 'listed'>,
+  { unverified, nowMs }: { readonly unverified: 'count' | 'reject'; readonly nowMs: number },
+): Plan | RefusedCredential | undefined {
+  const { caller, ofToken, overAllowance } = identity;
+  const rejected = unverified === 'reject' ? identity.unverified : undefined;
+  if (!ofToken && !overAllowance && rejected === undefined) return undefined;
+  const isDenied = listed(caller, nowMs) === 'deny' || (ofToken && listed(ofToken, nowMs) === 'deny');
+  if (isDenied) return { kind: 'listed', list: 'deny' };
+  if (overAllowance) return { kind: 'over-allowance', ...overAllowance };
+  return rejected === undefined ? undefined : { kind: 'unverified', credential: rejected };
+}
+
+/** What Weir knows about the credentials of a request. Undefined: the client has not shown it, or need not be asked. */
+interface Results {
+  key?: LookUpResult<CallerRecord> | undefined;
+  token?: Awaited<ReturnType<TokenVerifier['verify']>> | undefined;
+  /** The row of the token's user, for what the token does not say. */
+  user?: LookUpResult<CallerRecord> | undefined;
+}
+
+/** Until a part has answered, it counts as one that could not be asked. So a late answer leaves the rest as it is. */
+async function lookUpShown(
+  { headers }: Sent,
+  { ip }: Address,
+  options: IdentityOptions & { readonly memoryOnly?: boolean },
+): Promise<Results> {
+  // Trims the key: workerd leaves blanks at the end of a header.
+  const key = headers.get('X-API-Key')?.trim();
+  const token = options.tokens && bearerTokenIn(headers);
+  const results: Results = {};
+  if (key !== undefined) results.key = UNAVAILABLE;
+  if (token !== undefined) results.token = UNAVAILABLE;
+  if (key === undefined && token === undefined) return results;
+  const { callers, tokens, afterResponse, memoryOnly } = options;
+  const how = { ip, afterResponse, memoryOnly };
+  const askKey = async () => {
+    if (key !== undefined) results.key = await callers.ofApiKey(key, how);
+  };
+  const askToken = async () => {
+    if (token !== undefined) results.token = await tokens?.verify(token, afterResponse);
+    if (results.token?.kind !== 'found') return;
+    const { userId, tier, tenantId } = results.token.record;
+    if (tier !== undefined && tenantId !== undefined) return;
+    results.user = UNAVAILABLE;
+    results.user = await callers.ofUser(userId, how);
+  };
+  // Both at once: the look-up of a made-up key must not use up the time for the token, and so hide a denied user.
+  const asking = async () => {
+    if (!memoryOnly) return Promise.all([askKey(), askToken()]);
+    await askKey();
+    // A key that memory does not know is looked up in a moment, and the token with it.
+    return results.key?.kind === 'not-asked' ? undefined : askToken();
+  };
+  await waitHalf(options.deadline, asking(), undefined);
+  return results;
+}
+
+function identityOf(from: Address, { key, token, user }: Results): Identity {
+  const identity: Mutable<Identity> = { caller: from };
+  const ofToken = token?.kind === 'found' ? userOf(token.record, user) : undefined;
+  const ofKey = key?.kind === 'found' ? key.record : undefined;
+  if (ofKey) identity.caller = toCaller(from, ofToken ? completed(ofKey, ofToken) : ofKey);
+  else if (ofToken) identity.caller = toCaller(from, ofToken);
+  if (ofKey && ofToken) identity.ofToken = toCaller(from, ofToken);
+  if (key?.kind === 'absent' || token?.kind === 'absent')
+    identity.unverified = key?.kind === 'absent' ? 'api-key' : 'token';
+  if (key?.kind === 'unavailable') identity.unknown = 'api-key';
+  else if (token?.kind === 'unavailable' || user?.kind === 'unavailable') identity.unknown = 'token';
+  if (key?.kind === 'over-allowance') identity.overAllowance = refusedFor('api-key', key);
+  else if (user?.kind === 'over-allowance') identity.overAllowance = refusedFor('token', user);
+  return identity;
+}
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+
+const refusedFor = (credential: Credential, { retryAfterMs }: { readonly retryAfterMs: number }) => ({
+  credential,
+  retryAfterMs,
+});
+
+/** The user's row has the tier and the tenant that the token does not name. */
+function userOf(user: VerifiedUser, row: Results['user']): CallerRecord {
+  const record = row?.kind === 'found' ? row.record : undefined;
+  return {
+    userId: user.userId,
+    tenantId: user.tenantId ?? record?.tenantId,
+    tier: user.tier ?? record?.tier,
+    claims: user.claims,
+  };
+}
+
+/**
+ * The key comes first. The token adds what the key does not name, so that a key without a user is no way around the
+ * limits of a user. If both name a user and they differ, the token adds nothing.
+ */
+function completed(key: CallerRecord, token: CallerRecord): CallerRecord {
+  if (key.userId !== undefined && key.userId !== token.userId) return key;
+  return {
+    apiKeyId: key.apiKeyId,
+    userId: token.userId,
+    tenantId: key.tenantId ?? token.tenantId,
+    tier: key.tier ?? token.tier,
+    claims: token.claims,
+  };
+}
+
+const toCaller = (from: Address, { userId, apiKeyId, tenantId, tier, claims }: CallerRecord): Caller => ({
+  ...from,
+  userId,
+  apiKeyId,
+  tenantId,
+  tier,
+  ...(claims && { claims }),
+});
+
+/** Undefined if there is none. A header that begins like a token and cannot be read is an invalid token. */
+function bearerTokenIn(headers: Headers): string | undefined {
+  const { scheme, credentials } = parseAuthorization(headers.get('Authorization') ?? '');
+  return scheme === 'bearer' ? credentials : undefined;
+}

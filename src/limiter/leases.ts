@@ -1,0 +1,307 @@
+// The leases of this isolate: units that it has charged in advance and uses from memory (docs/leases.md). Everything
+// here is synchronous; lease-upkeep.ts makes the calls.
+
+import { createBoundedCache } from '../core/bounded-cache.ts';
+import { traitsOf } from '../core/counting/algorithms/registry.ts';
+import { type Outcome, outcomeWith } from '../core/counting/check.ts';
+import type { CheckResult } from '../core/decision.ts';
+import { eachAs } from '../core/each.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
+import {
+  ask,
+  createLeaseCounter,
+  type Granted,
+  isAsking,
+  isLow,
+  type Lease,
+  type LeaseCounter,
+  leaseFor,
+  noteLeft,
+  noteRemaining,
+  paceOf,
+  putBackUnits,
+  updatePace,
+  useUnits,
+} from './lease-counter.ts';
+import {
+  createLeaseUpkeep,
+  type Following,
+  isLeasable,
+  type LeaseUpkeepOptions,
+  lastsMs,
+  wantOf,
+} from './lease-upkeep.ts';
+import type { Ledger } from './ledger.ts';
+import { isBeingMoved, type PlacedCheck } from './next-region.ts';
+import type { Regions } from './region-calls.ts';
+import { nameOf } from './transfers.ts';
+
+export interface LeaseBook {
+  /** Ends all leases from before a change of rules or a reset. */
+  enter(announcement: string): void;
+  announcement(): string;
+  /** Whether a lease has units for this check now. */
+  has(placed: PlacedCheck): boolean;
+  /** Uses units for all of these checks, or for none. The ledger puts them back if the request is not admitted. */
+  use(
+    placed: readonly PlacedCheck[],
+    ledger: Pick<Ledger, 'noteLeased'>,
+  ): CheckResult<RuleCheck>[] | undefined;
+  /** Units to lease with this call, beyond the cost. If above 0, no other call leases until this one is answered. */
+  claim(regions: Regions, placed: PlacedCheck, check: RuleCheck): number;
+  /** A call that asked for units was answered, whatever the answer. */
+  answered(check: RuleCheck): void;
+  /** Called after every denial, with the time by the clock of the region. */
+  denied(check: RuleCheck, outcome: Outcome, atMs: number): void;
+  /** Called after every charge. Returns what is left of the whole limit, including this isolate's leased units. */
+  note(granted: Granted): number;
+  /** Whether the lease runs dry soon. */
+  isLow(check: RuleCheck): boolean;
+  /** Removes leases that were not used in time. The caller gives them back. */
+  takeIdle(): readonly Lease[];
+  total(): Leased;
+  /** Units leased of one counter; undefined if its rule is never leased. */
+  unitsOf(check: RuleCheck): number | undefined;
+}
+
+export interface Leased {
+  readonly counters: number;
+  readonly units: number;
+}
+
+const MAX_COUNTERS = 10_000;
+/**
+ * The isolate gives back units that are unused this long after the lease call. It is twice as long as the longest lease
+ * should last.
+ */
+const IDLE_MS = 10_000;
+/** The most leases that one request gives back. */
+const MAX_GIVEN_BACK = 50;
+
+export function createLeaseBook(now: () => number): LeaseBook {
+  let counters = createBoundedCache<LeaseCounter>(MAX_COUNTERS);
+  /** All leases with units, oldest first, also those whose counters the cache has dropped. */
+  let open = new Set<Lease>();
+  let givenUp: Lease[] = [];
+  let current = '';
+  let latestMs = Number.NEGATIVE_INFINITY;
+
+  const forget = () => {
+    counters = createBoundedCache<LeaseCounter>(MAX_COUNTERS);
+    open = new Set();
+    givenUp = [];
+  };
+
+  /** If the clock was put back, drops all leases: they would last too long. */
+  const nowMs = () => {
+    const ms = now();
+    if (ms < latestMs) forget();
+    latestMs = ms;
+    return ms;
+  };
+
+  const counterOf = (check: RuleCheck) => counters.get(nameOf(check), Number.NEGATIVE_INFINITY);
+
+  const findLease = (check: RuleCheck, ms: number): Found | undefined => {
+    const counter = counterOf(check);
+    const lease = counter && leaseFor(counter, check, ms);
+    return lease && { counter, lease };
+  };
+
+  const use = (
+    { counter, lease }: Found,
+    check: RuleCheck,
+    ms: number,
+    ledger: Pick<Ledger, 'noteLeased'>,
+  ) => {
+    updatePace(counter, check.cost, ms);
+    counter.used += check.cost;
+    const remaining = useUnits(counter, lease, check.cost);
+    if (lease.units === 0) open.delete(lease);
+    const counted = lease.check.cost === check.cost ? lease.check : { ...lease.check, cost: check.cost };
+    const charge = {
+      store: lease.region.store,
+      check: counted,
+      chargedAtMs: lease.chargedAtMs,
+      usedAtMs: ms,
+    };
+    const among = open;
+    ledger.noteLeased(charge, () => {
+      // All leases may have ended meanwhile.
+      if (among !== open) return;
+      putBackUnits(counter, lease, check.cost);
+      open.add(lease);
+    });
+    const nowMs = lease.chargedAtMs + (ms - lease.heardAtMs);
+    return { check: counted, outcome: outcomeWith(lease.outcome, { remaining, nowMs }) };
+  };
+
+  /** Removes the leases of a counter whose time is over. `takeIdle` returns them with the idle ones. */
+  const endLeases = (counter: LeaseCounter, ms: number) => {
+    for (const lease of counter.leases) if (lease.endsAtMs <= ms) giveUp(lease, ms);
+    counter.leases = counter.leases.filter(({ endsAtMs }) => endsAtMs > ms);
+  };
+
+  const giveUp = (lease: Lease, ms: number) => {
+    open.delete(lease);
+    if (isWorthGivingBack(lease, ms) && givenUp.length < MAX_COUNTERS) givenUp.push({ ...lease });
+    lease.units = 0;
+  };
+
+  const add = (counter: LeaseCounter, granted: Granted, ms: number) => {
+    const { check, region, sentAtMs, chargedAtMs, outcome, whole } = granted;
+    const endsAtMs = sentAtMs + lastsMs(check, chargedAtMs);
+    const size = outcome.granted;
+    // A request that uses units of this lease leases nothing itself.
+    const each = { ...whole, granted: 0 };
+    const charge = { region, check, chargedAtMs, sentAtMs, heardAtMs: ms, endsAtMs };
+    const lease = { ...charge, outcome: each, size, units: size };
+    counter.leases.push(lease);
+    const [oldest] = open;
+    if (oldest && open.size >= MAX_COUNTERS) giveUp(oldest, ms);
+    open.add(lease);
+  };
+
+  return {
+    enter(announcement) {
+      if (announcement === current) return;
+      current = announcement;
+      forget();
+    },
+
+    announcement: () => current,
+
+    has: (placed) => findLease(placed.check, nowMs()) !== undefined && !isBeingMoved(placed),
+
+    use(placed, ledger) {
+      const ms = nowMs();
+      const found = eachAs(placed, ({ check }) => findLease(check, ms));
+      if (!found.every((one) => one !== undefined)) return undefined;
+      return eachAs(placed, ({ check }, i) => use(found[i] as Found, check, ms, ledger));
+    },
+
+    claim(regions, placed, check) {
+      if (!check.rule.lease) return 0;
+      const [region] = regions;
+      const ms = nowMs();
+      const counter = counterOf(check);
+      if (!counter || isAsking(counter, ms) || open.size >= MAX_COUNTERS || isBeingMoved(placed)) return 0;
+      endLeases(counter, ms);
+      updatePace(counter, check.cost, ms);
+      const callMs = region.distance.ms() ?? 0;
+      const pace = paceOf(counter, { check, ms, isolates: region.census.count(), callMs });
+      const want = wantOf(check, pace);
+      if (want > 0) ask(counter, want, ms);
+      return want;
+    },
+
+    answered(check) {
+      const counter = counterOf(check);
+      if (counter) counter.asked = 0;
+    },
+
+    denied(check, outcome, atMs) {
+      const counter = counterOf(check);
+      if (counter) noteRemaining(counter, { outcome, atMs, charged: 0 });
+    },
+
+    note(granted) {
+      const { check, outcome, whole, usedNow, chargedAtMs } = granted;
+      // The call was sent before a change or a reset, so its lease is of no use.
+      if (!isLeasable(check) || granted.announcement !== current) return whole.remaining;
+      const ms = nowMs();
+      const known = counterOf(check);
+      const counter = known ?? createLeaseCounter(ms);
+      if (!known) counters.set(nameOf(check), counter, Number.POSITIVE_INFINITY);
+      updatePace(counter, check.cost, ms);
+      counter.used += usedNow;
+      noteRemaining(counter, { outcome, atMs: chargedAtMs, charged: usedNow + outcome.granted });
+      counter.aheadMs = chargedAtMs - granted.sentAtMs;
+      const isLease = outcome.granted > 0 && lastsMs(check, chargedAtMs) > 0;
+      if (isLease) endLeases(counter, ms);
+      const left = noteLeft(counter, granted, isLease ? outcome.granted : 0, ms);
+      if (isLease) add(counter, granted, ms);
+      return left;
+    },
+
+    isLow(check) {
+      const ms = nowMs();
+      const counter = counterOf(check);
+      return counter !== undefined && !isAsking(counter, ms) && isLow(counter, ms);
+    },
+
+    takeIdle() {
+      if (open.size + givenUp.length === 0) return [];
+      const ms = nowMs();
+      for (const lease of open) {
+        if (ms - lease.sentAtMs < IDLE_MS) break;
+        giveUp(lease, ms);
+      }
+      return givenUp.splice(0, MAX_GIVEN_BACK);
+    },
+
+    unitsOf(check) {
+      if (!isLeasable(check)) return undefined;
+      const live = (counterOf(check)?.leases ?? []).filter(({ endsAtMs }) => endsAtMs > now());
+      return live.reduce((sum, { units }) => sum + units, 0);
+    },
+
+    total() {
+      const live = [...open].filter(({ endsAtMs }) => endsAtMs > now());
+      const units = live.reduce((sum, lease) => sum + lease.units, 0);
+      return { counters: new Set(live.map(({ check }) => nameOf(check))).size, units };
+    },
+  };
+}
+
+interface Found {
+  readonly counter: LeaseCounter;
+  readonly lease: Lease;
+}
+
+/** Some charges count for longer than the lease lasts, so giving back helps even after its end. */
+function isWorthGivingBack({ check, units, sentAtMs, endsAtMs }: Lease, ms: number): boolean {
+  const lastsMs = traitsOf(check.algorithm).chargeLastsMs({ ...check, extra: check.extra });
+  const counts = ms < endsAtMs || (lastsMs > check.windowMs && ms - sentAtMs < lastsMs);
+  return units > 0 && counts;
+}
+
+// Lets a request use the leases of this isolate, if they were made under the current rules.
+
+interface LeasingRequest extends Following {
+  readonly operation: 'take' | 'peek';
+  readonly ledger: Ledger;
+}
+
+export interface Leasing {
+  /** The checks that this isolate has leased units for. */
+  find(placed: readonly PlacedCheck[], request: LeasingRequest): readonly PlacedCheck[];
+  /** Uses units for all of them; undefined if a lease has ended meanwhile. */
+  use(leased: readonly PlacedCheck[], request: LeasingRequest): readonly CheckResult<RuleCheck>[] | undefined;
+}
+
+export interface LeasingOptions extends LeaseUpkeepOptions {
+  /** See known-denials.ts. */
+  readonly announcement: () => string;
+}
+
+/** One list for all requests without a lease, so that V8 always sees the same kind of array: see `eachAs`. */
+const NONE: readonly PlacedCheck[] = [];
+
+export function createLeasing({ announcement, ...options }: LeasingOptions): Leasing {
+  const { book } = options;
+  const upkeep = createLeaseUpkeep(options);
+  const isLeased = (one: PlacedCheck) => one.check.rule.lease && book.has(one);
+  return {
+    find(placed, { operation }) {
+      book.enter(announcement());
+      return operation === 'take' && placed.some(isLeased) ? placed.filter(isLeased) : NONE;
+    },
+    use(leased, request) {
+      book.enter(announcement());
+      const used = book.use(leased, request.ledger);
+      upkeep.follow(leased, request);
+      return used;
+    },
+  };
+}

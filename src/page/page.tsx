@@ -1,0 +1,274 @@
+// The page for people, at /_weir/: log in, log out, and the frame that the page's own script fills. The script and its
+// style are static assets (`page/`, `assets/`). The Worker itself only does what is in this folder.
+
+import type { Actor } from '../admin/app.ts';
+import { CHECK_ONLY, type Gate } from '../admin/auth.ts';
+import { render } from '../admin/problems.ts';
+import type { Sessions } from '../admin/session.ts';
+import { OWN_PREFIX } from '../core/matching/resource.ts';
+import { plainPath } from '../core/page-paths.ts';
+import { hasAdminCredentials, isByScript } from '../http/authorization.ts';
+import { bodyTooLarge } from '../http/internal-problems.ts';
+import { problem } from '../http/problem.ts';
+import { readAtMost } from '../http/read-at-most.ts';
+import { Document, FILES, titleOf, toHtml, Who } from './plain/layout.tsx';
+import { plainViewOf, renderPlain } from './plain/plain.tsx';
+
+// The two HTML documents of the page: the form to log in, which needs no script, and the frame of all views.
+
+/** The answer that the gate gave. */
+export interface FailedLogIn {
+  readonly status: number;
+  readonly seconds: number;
+}
+
+export interface FrameOptions {
+  readonly actor: Actor;
+  readonly csrf: string;
+  /** False behind Cloudflare Access: there is nothing to log out of. */
+  readonly hasSession: boolean;
+}
+
+/** `trouble`: what the person has to know first. */
+export const renderLogIn = (trouble?: string): string =>
+  toHtml(
+    <Document title="Log in · Weir">
+      <body class="log-in">
+        <main id="main">
+          <h1>
+            <img src={`${FILES}/icon.svg`} alt="" width="28" height="28" /> Weir
+          </h1>
+          {trouble && (
+            <p class="notice bad" role="alert">
+              {trouble}
+            </p>
+          )}
+          <form method="post" action={`${OWN_PREFIX}/login`}>
+            <label for="token">Admin token</label>
+            <input
+              id="token"
+              name="token"
+              type="password"
+              autocomplete="current-password"
+              required
+              autofocus
+              spellcheck={false}
+            />
+            <button type="submit">Log in</button>
+            <p class="hint">
+              <code>npm run dev</code> prints the token. In production it is the secret{' '}
+              <code>ADMIN_TOKEN</code>, or one of <code>ADMIN_TOKENS</code>.
+            </p>
+          </form>
+        </main>
+      </body>
+    </Document>,
+  );
+
+export const HALF_LOGGED_OUT =
+  'This browser is logged out. But Postgres does not answer: a copy of its cookie still works for up to eight hours. To end it, change the token.';
+
+export function reasonOf({ status, seconds }: FailedLogIn): string {
+  if (status === 429) return `Too many failed attempts. Try again in ${Math.max(1, seconds)} s.`;
+  if (status === 403) return 'This token may only check: it sees nothing here.';
+  if (status === 503) return 'Cloudflare Access does not answer. A token still works.';
+  return 'This token or session is not valid. Log in with an admin token.';
+}
+
+const VIEWS = ['overview', 'rules', 'callers', 'violators', 'explain', 'history', 'health', 'cost'] as const;
+
+const withoutScript = (
+  <noscript>
+    <meta http-equiv="refresh" content={`0; url=${plainPath('overview')}`} />
+  </noscript>
+);
+
+export const renderFrame = ({ actor, csrf, hasSession }: FrameOptions): string =>
+  toHtml(
+    <Document
+      title="Weir"
+      head={
+        <>
+          <script type="module" src={`${FILES}/app.js`}></script>
+          {withoutScript}
+        </>
+      }
+    >
+      <body data-name={actor.name} data-role={actor.role} data-csrf={csrf}>
+        <a class="skip" href="#main">
+          Skip to the content
+        </a>
+        <header>
+          <a class="brand" href="#/overview">
+            <img src={`${FILES}/icon.svg`} alt="" width="22" height="22" /> Weir
+          </a>
+          <nav aria-label="Views">
+            {VIEWS.map((view) => (
+              <a href={`#/${view}`}>{titleOf(view)}</a>
+            ))}
+          </nav>
+          <Who actor={actor} hasSession={hasSession} />
+        </header>
+        <main id="main" tabindex={-1}>
+          <p class="hint">Loading the page. If this stays, its files are not deployed: see docs/page.md.</p>
+          <noscript>
+            <p class="notice">
+              The live views need JavaScript. <a href={plainPath('overview')}>Plain tables</a> do not, and the{' '}
+              <a href={`${OWN_PREFIX}/admin/docs`}>admin API</a> changes all that the page can.
+            </p>
+          </noscript>
+        </main>
+        <div id="toasts" role="status" aria-live="polite"></div>
+      </body>
+    </Document>,
+  );
+
+const HOME = `${OWN_PREFIX}/`;
+/** Enough for a token and the name of its field. */
+const MAX_FORM_BYTES = 8 * 1024;
+
+export interface PageOptions {
+  readonly gate: Gate;
+  readonly sessions: Sessions;
+  /** The admin route. Views that the Worker renders call it as the page's script does. */
+  readonly admin: (request: Request) => Promise<Response>;
+}
+
+/** `health` answers as /_weir/health does to somebody with a token. */
+export type Page = (request: Request, health: () => Promise<Response>) => Promise<Response>;
+
+export function createPage({ gate, sessions, admin }: PageOptions): Page {
+  const csrfWithoutSession = (request: Request, name: string) =>
+    request.headers.has('Cf-Access-Jwt-Assertion') ? sessions.csrfOfAccess(name) : '';
+
+  const show = async (request: Request, health: () => Promise<Response>): Promise<Response> => {
+    if (isByScript(request)) return notOpened();
+    if (!hasAdminCredentials(request, sessions.cookie)) return document(request, renderLogIn());
+    const actor = await gate(request);
+    if (actor instanceof Response) return logInAgain(request, actor);
+    const session = await sessions.read(request);
+    const hasSession = session?.kind === 'open';
+    const view = plainViewOf(new URL(request.url).pathname);
+    if (view !== undefined)
+      return document(request, await renderPlain(view, { request, actor, hasSession, admin, health }));
+    const csrf = hasSession ? session.csrf : await csrfWithoutSession(request, actor.name);
+    return document(request, renderFrame({ actor, csrf, hasSession }));
+  };
+
+  const logIn = async (request: Request): Promise<Response> => {
+    const token = await tokenIn(request);
+    if (token === undefined) return bodyTooLarge(MAX_FORM_BYTES);
+    const headers = new Headers({ Authorization: `Bearer ${token}` });
+    const address = request.headers.get('CF-Connecting-IP');
+    if (address !== null) headers.set('CF-Connecting-IP', address);
+    const actor = await gate(new Request(request.url, { headers }));
+    if (actor instanceof Response) return logInAgain(request, actor);
+    // The page shows nothing to a token of this role.
+    if (actor.role === 'check') return logInAgain(request, render(CHECK_ONLY));
+    return toHome(await sessions.open(actor.name));
+  };
+
+  /** Always deletes the cookie. If Postgres is down, the person must know that a copy of the cookie still works. */
+  const logOut = (request: Request): Promise<Response> =>
+    sessions.close(request).then(
+      () => toHome(sessions.closed),
+      () => {
+        const answer = document(request, renderLogIn(HALF_LOGGED_OUT), 503);
+        answer.headers.set('Set-Cookie', sessions.closed);
+        return answer;
+      },
+    );
+
+  return async (request, health) => {
+    const { pathname } = new URL(request.url);
+    const act = { [`${HOME}login`]: logIn, [`${HOME}logout`]: logOut }[pathname];
+    if (!act) return isReading(request) ? show(request, health) : methodNotAllowed('GET, HEAD');
+    // Somebody has reloaded the answer to a failed attempt.
+    if (isReading(request)) return toHome();
+    if (request.method !== 'POST') return methodNotAllowed('GET, HEAD, POST');
+    if (isByScript(request)) return notOpened();
+    return isFromAnotherSite(request) ? crossSite() : act(request);
+  };
+}
+
+/** Not a redirect, because the page shows the problem above the form. */
+async function logInAgain(request: Request, answer: Response): Promise<Response> {
+  const seconds = Number(answer.headers.get('Retry-After') ?? 0);
+  return document(request, renderLogIn(reasonOf({ status: answer.status, seconds })), answer.status);
+}
+
+/** Undefined if the form is too long. Anybody can send one, so Weir reads no more of it than a token needs. */
+async function tokenIn(request: Request): Promise<string | undefined> {
+  const bytes = await readAtMost(request, MAX_FORM_BYTES);
+  if (!bytes) return undefined;
+  const text = new TextDecoder().decode(bytes);
+  // A token has only characters that a header can hold.
+  return (new URLSearchParams(text).get('token') ?? '').trim().replace(/[^\x21-\x7e]/g, '?');
+}
+
+/** Otherwise another site could log a visitor out, or in as somebody else. */
+function isFromAnotherSite({ headers, url }: Request): boolean {
+  const origin = headers.get('Origin');
+  return (
+    origin !== new URL(url).origin && (origin !== null || headers.get('Sec-Fetch-Site') !== 'same-origin')
+  );
+}
+
+const isReading = ({ method }: Request) => method === 'GET' || method === 'HEAD';
+
+/** Allows only the page's own files, and calls to its own site. Allows no inline code of any kind. */
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self'",
+  "connect-src 'self'",
+  "form-action 'self'",
+  "base-uri 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+/**
+ * Keeps the page out of reach of the window that opened it, even if that window shows a proxied page of the same host.
+ * Firefox does not know the value for that yet. Its `same-origin` lets in only documents that have the same policy.
+ */
+const openerPolicyFor = ({ headers }: Request) =>
+  headers.get('User-Agent')?.includes('Firefox/') ? 'same-origin' : 'noopener-allow-popups';
+
+const document = (request: Request, html: string, status = 200): Response =>
+  new Response(html, {
+    status,
+    headers: {
+      'Content-Type': 'text/html; charset=utf-8',
+      'Cache-Control': 'no-store',
+      'Content-Security-Policy': POLICY,
+      'Cross-Origin-Opener-Policy': openerPolicyFor(request),
+      // Not `no-referrer`: browsers would then hide the origin of the form, too.
+      'Referrer-Policy': 'same-origin',
+      'X-Content-Type-Options': 'nosniff',
+    },
+  });
+
+const toHome = (cookie?: string): Response =>
+  new Response(null, {
+    status: 303,
+    headers: { Location: HOME, 'Cache-Control': 'no-store', ...(cookie && { 'Set-Cookie': cookie }) },
+  });
+
+const methodNotAllowed = (allowed: string) =>
+  problem(
+    { status: 405, code: 'method-not-allowed', title: 'This method does nothing here' },
+    { Allow: allowed },
+  );
+
+const crossSite = () => problem({ status: 403, code: 'cross-site', title: 'Another site asked for this' });
+
+/** The page contains the CSRF token, so no script may read it, and no service worker may pass it on. */
+const notOpened = () =>
+  problem({
+    status: 403,
+    code: 'not-a-navigation',
+    title: 'Only a person can open the page, not a script',
+    detail:
+      'If you have opened it, a service worker of this site asked for it: reload with Shift, or set ADMIN_HOST.',
+  });

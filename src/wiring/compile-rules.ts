@@ -1,0 +1,83 @@
+// Checks rules in code with the schema of the admin route and compiles them. It is loaded with the first request of an
+// isolate that has such rules.
+import type * as z from 'zod';
+import { invalidBody } from '../admin/problems.ts';
+import { ruleBodies, tierBodies } from '../admin/schemas.ts';
+import { parseRules, type RejectedRow, type ruleFields } from '../authoring/rule-schema.ts';
+import type { RulesInCode, TierInCode, WrittenRule } from '../authoring/written-rule.ts';
+import { ConfigError } from '../config/config.ts';
+import { digest, toHex } from '../core/digest.ts';
+import type { Rule } from '../core/matching/rule.ts';
+import { compileSnapshot, type Snapshot, withCounterIds } from '../core/matching/snapshot.ts';
+import { assemble } from '../rules/publishing/content.ts';
+import type { tiers as tiersTable } from '../rules/tables/tables.ts';
+
+/** Fields that the schema knows and the type does not: there must be none. */
+type Untyped = Exclude<keyof z.input<typeof ruleFields>, keyof WrittenRule>;
+const NOTHING_UNTYPED: [Untyped] extends [never] ? true : Untyped = true;
+
+const VERSION_LENGTH = 16;
+
+/** Throws a ConfigError that names each rule and field that is wrong. */
+export async function compileCode({ rules, tiers = [] }: RulesInCode): Promise<Snapshot> {
+  const problems: string[] = [];
+  const named = rules.map((rule) => ({ ...rule, name: nameOf(rule) }));
+  const rows = named.map((rule, i) => readRow(rule, `rules[${i}]`, problems));
+  const tierRows = tiers.map((tier, i) => readTier(tier, `tiers[${i}]`, problems));
+  problems.push(...repeated(named));
+  if (problems.length > 0) throw new ConfigError(problems);
+  const enabled = rows.filter((row) => row['enabled'] !== false);
+  const parsed = parseRules(enabled);
+  const published = await withCounterIds<Rule>(parsed.rules);
+  const { content, rejected } = assemble(published, [tierRows, [], [], [], [], []]);
+  const bad = [...parsed.rejected, ...rejected];
+  if (bad.length > 0) throw new ConfigError(bad.flatMap(describe));
+  return compileSnapshot(await versionOf({ rules, tiers }), { ...content, split: undefined });
+}
+
+/** Counters belong to a name. The name of an unnamed rule comes from what it limits, not from its position. */
+const nameOf = ({ name, scope, resource, resources = [], methods = [] }: WrittenRule): string =>
+  name ?? [scope, ...methods, resource ?? resources.join(' ')].join(' ').slice(0, 128);
+
+type Row = Record<string, unknown>;
+
+function readRow(rule: WrittenRule & { readonly name: string }, at: string, problems: string[]): Row {
+  const read = ruleBodies.create.safeParse(rule);
+  if (!read.success) problems.push(...problemsOf(read.error, rule, at));
+  const ordinal = Number(/\d+/.exec(at)?.[0]);
+  return { ...read.data, id: rule.name, ordinal };
+}
+
+function readTier(tier: TierInCode, at: string, problems: string[]): typeof tiersTable.$inferSelect {
+  const read = tierBodies.create.safeParse(tier);
+  if (!read.success) problems.push(...problemsOf(read.error, tier, at));
+  const { name, limits, isDefault = false } = tier;
+  const moment = new Date(0);
+  return {
+    name,
+    limits,
+    isDefault,
+    displayName: '',
+    priceCents: 0,
+    revision: 0,
+    createdAt: moment,
+    updatedAt: moment,
+  };
+}
+
+const problemsOf = (error: z.core.$ZodError, input: unknown, at: string): string[] =>
+  (invalidBody(error, input).errors ?? []).map(
+    ({ pointer, detail }) => `${at}${pointer.slice(1).replaceAll('/', '.')}: ${detail}`,
+  );
+
+function* repeated(rules: readonly { readonly name: string }[]): Iterable<string> {
+  const names = rules.map(({ name }) => name);
+  for (const [i, name] of names.entries())
+    if (names.indexOf(name) < i)
+      yield `rules[${i}].name: is "${name}", as that of rules[${names.indexOf(name)}]; give them names of their own`;
+}
+
+const describe = ({ name, problems }: RejectedRow) => problems.map((problem) => `rule "${name}": ${problem}`);
+
+const versionOf = async (said: RulesInCode) =>
+  toHex(await digest('SHA-256', JSON.stringify([said, NOTHING_UNTYPED]))).slice(0, VERSION_LENGTH);
