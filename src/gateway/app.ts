@@ -9,7 +9,7 @@ import { attemptLater, reportBug, runAfterResponse } from '../http/guard.ts';
 import { problem } from '../http/problem.ts';
 import { HOP_HEADER } from '../proxy/request-headers.ts';
 import { type GatewayRequest, handleGateway, passUncounted } from './gateway.ts';
-import { createOwnRoutes, nothingHere } from './internal-routes.ts';
+import { createInternalRoutes, nothingHere } from './internal-routes.ts';
 import { unknownRegion } from './refusals.ts';
 import type { Services } from './services.ts';
 
@@ -25,7 +25,7 @@ export function createApp(services: Services): App {
   // Routes match the path as the client spelled it, because ids in it may be in upper case. Other spellings of Weir's
   // own paths match no route.
   const app = new Hono<Env>({ getPath: ({ url }) => pathnameOf(url) });
-  app.route(OWN_PREFIX, createOwnRoutes(services));
+  app.route(OWN_PREFIX, createInternalRoutes(services));
   app.all('*', (c) => {
     let asked: GatewayRequest | Response;
     try {

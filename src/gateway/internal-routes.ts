@@ -6,7 +6,6 @@ import { whenNeeded } from '../core/lazy-module.ts';
 import { countedIp } from '../core/matching/ip.ts';
 import { hostOf } from '../core/matching/origin-routes.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
-import { PLAIN_VIEWS, plainPath } from '../core/page-paths.ts';
 import { hasAdminCredentials } from '../http/authorization.ts';
 import { runAfterResponse } from '../http/guard.ts';
 import { problem } from '../http/problem.ts';
@@ -23,17 +22,17 @@ const AT_ONCE = 60;
 /** Beyond this, the isolate forgets the address seen longest ago. */
 const MAX_ADDRESSES = 10_000;
 
-export interface OwnLimitOptions {
+interface InternalLimitOptions {
   readonly now: () => number;
   readonly ipv6Prefix: number;
 }
 
 /** A 429 if the address has asked too often, else undefined. */
-export type OwnLimit = (request: Request) => Response | undefined;
+type InternalLimit = (request: Request) => Response | undefined;
 
-export function createOwnLimit({ now, ipv6Prefix }: OwnLimitOptions): OwnLimit {
+function createInternalLimit({ now, ipv6Prefix }: InternalLimitOptions): InternalLimit {
   const counters = createBoundedCounters(MAX_ADDRESSES);
-  const check = { id: 'own', limit: PER_MINUTE, windowMs: 60_000, extra: AT_ONCE, cost: 1 } as const;
+  const check = { id: 'internal', limit: PER_MINUTE, windowMs: 60_000, extra: AT_ONCE, cost: 1 } as const;
 
   return ({ headers }) => {
     // Callers without an address share one allowance. Otherwise they would escape the limit.
@@ -55,7 +54,7 @@ const tooMany = (waitMs: number) =>
     { 'Retry-After': String(Math.max(1, Math.ceil(waitMs / 1_000))) },
   );
 
-export function createOwnRoutes(services: Services): Hono {
+export function createInternalRoutes(services: Services): Hono {
   const app = new Hono();
   const answers = whenNeeded(
     () => import('./internal-handlers.ts'),
@@ -68,7 +67,7 @@ export function createOwnRoutes(services: Services): Hono {
     () => import('./internal-handlers.ts'),
     ({ createCheckRoute }) => createCheckRoute(services),
   );
-  const tooMany = createOwnLimit({ now: services.now, ipv6Prefix: services.identity.ipv6Prefix });
+  const tooMany = createInternalLimit({ now: services.now, ipv6Prefix: services.identity.ipv6Prefix });
 
   const { adminHost } = services;
   const hasCredentials = (request: Request) => hasAdminCredentials(request, sessionCookieOf(adminHost));
@@ -106,11 +105,7 @@ export function createOwnRoutes(services: Services): Hono {
   app.all('/check/*', check);
   app.all('/admin', (c) => services.admin(c.req.raw, c.executionCtx));
   app.all('/admin/*', (c) => services.admin(c.req.raw, c.executionCtx));
-  app.all('*', ({ req: { raw, path } }) =>
-    PAGE_PATHS.has(path)
-      ? services.page(raw, async () => (await answers()).health(raw, { hasDetails: true }))
-      : nothingHere(),
-  );
+  app.all('*', ({ req: { raw, path } }) => (PAGE_PATHS.has(path) ? services.page(raw) : nothingHere()));
   return app;
 }
 
@@ -118,10 +113,9 @@ const HEALTH = `${OWN_PREFIX}/health`;
 const CHECK = `${OWN_PREFIX}/check`;
 
 /** Listed by hand, because Hono matches a route `/` only without the slash. */
-const PAGE_PATHS: ReadonlySet<string> = new Set([
-  ...['', '/', '/login', '/logout'].map((end) => OWN_PREFIX + end),
-  ...PLAIN_VIEWS.map(plainPath),
-]);
+const PAGE_PATHS: ReadonlySet<string> = new Set(
+  ['', '/', '/login', '/logout'].map((end) => OWN_PREFIX + end),
+);
 
 const isOpenToTokens = (path: string): boolean =>
   path.startsWith(`${OWN_PREFIX}/admin`) || path === HEALTH || path === `${OWN_PREFIX}/metrics`;

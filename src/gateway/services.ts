@@ -53,8 +53,8 @@ export interface Services {
   readonly adminRefusal: (request: Request) => Promise<Response | undefined>;
   /** Slows down guessing of tokens. */
   readonly guardAttempt: AttemptGuard;
-  /** The page for people: /_weir/, its plain views, and how they log in and out. */
-  readonly page: (request: Request, health: () => Promise<Response>) => Promise<Response>;
+  /** The page for people: /_weir/, and how they log in and out. */
+  readonly page: (request: Request) => Promise<Response>;
   /** GET /_weir/metrics, for callers that may read what admins read. */
   readonly metrics: (request: Request) => Promise<Response>;
   readonly telemetry: Telemetry;

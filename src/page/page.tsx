@@ -1,28 +1,51 @@
 // The page for people, at /_weir/: log in, log out, and the frame that the page's own script fills. The script and its
 // style are static assets (`page/`, `assets/`). The Worker itself only does what is in this folder.
 
+import type { Child, FC } from 'hono/jsx';
 import type { Actor } from '../admin/app.ts';
 import { CHECK_ONLY, type Gate } from '../admin/auth.ts';
 import { render } from '../admin/problems.ts';
 import type { Sessions } from '../admin/session.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
-import { plainPath } from '../core/page-paths.ts';
 import { hasAdminCredentials, isByScript } from '../http/authorization.ts';
 import { bodyTooLarge } from '../http/internal-problems.ts';
 import { problem } from '../http/problem.ts';
 import { readAtMost } from '../http/read-at-most.ts';
-import { Document, FILES, titleOf, toHtml, Who } from './plain/layout.tsx';
-import { plainViewOf, renderPlain } from './plain/plain.tsx';
 
 // The two HTML documents of the page: the form to log in, which needs no script, and the frame of all views.
 
+const FILES = `${OWN_PREFIX}/page`;
+
+interface DocumentProps {
+  readonly title: string;
+  readonly head?: Child;
+  readonly children?: Child;
+}
+
+const Document: FC<DocumentProps> = ({ title, head, children }) => (
+  <html lang="en">
+    <head>
+      <meta charset="utf-8" />
+      <meta name="viewport" content="width=device-width, initial-scale=1" />
+      <meta name="color-scheme" content="light dark" />
+      <title>{title}</title>
+      <link rel="icon" href={`${FILES}/icon.svg`} />
+      <link rel="stylesheet" href={`${FILES}/style.css`} />
+      {head}
+    </head>
+    {children}
+  </html>
+);
+
+const toHtml = (document: { toString(): string }): string => `<!doctype html>${document.toString()}\n`;
+
 /** The answer that the gate gave. */
-export interface FailedLogIn {
+interface FailedLogIn {
   readonly status: number;
   readonly seconds: number;
 }
 
-export interface FrameOptions {
+interface FrameOptions {
   readonly actor: Actor;
   readonly csrf: string;
   /** False behind Cloudflare Access: there is nothing to log out of. */
@@ -30,7 +53,7 @@ export interface FrameOptions {
 }
 
 /** `trouble`: what the person has to know first. */
-export const renderLogIn = (trouble?: string): string =>
+const renderLogIn = (trouble?: string): string =>
   toHtml(
     <Document title="Log in · Weir">
       <body class="log-in">
@@ -65,10 +88,10 @@ export const renderLogIn = (trouble?: string): string =>
     </Document>,
   );
 
-export const HALF_LOGGED_OUT =
+const HALF_LOGGED_OUT =
   'This browser is logged out. But Postgres does not answer: a copy of its cookie still works for up to eight hours. To end it, change the token.';
 
-export function reasonOf({ status, seconds }: FailedLogIn): string {
+function reasonOf({ status, seconds }: FailedLogIn): string {
   if (status === 429) return `Too many failed attempts. Try again in ${Math.max(1, seconds)} s.`;
   if (status === 403) return 'This token may only check: it sees nothing here.';
   if (status === 503) return 'Cloudflare Access does not answer. A token still works.';
@@ -77,23 +100,25 @@ export function reasonOf({ status, seconds }: FailedLogIn): string {
 
 const VIEWS = ['overview', 'rules', 'callers', 'violators', 'explain', 'history', 'health', 'cost'] as const;
 
-const withoutScript = (
-  <noscript>
-    <meta http-equiv="refresh" content={`0; url=${plainPath('overview')}`} />
-  </noscript>
+const titleOf = (view: string) => `${view.charAt(0).toUpperCase()}${view.slice(1)}`;
+
+const Who: FC<Pick<FrameOptions, 'actor' | 'hasSession'>> = ({ actor, hasSession }) => (
+  <form class="who" method="post" action={`${OWN_PREFIX}/logout`}>
+    <span title={actor.role === 'admin' ? 'may change things' : 'may only read'}>
+      {actor.name}
+      {actor.role === 'read' ? ' (read only)' : ''}
+    </span>
+    {hasSession && (
+      <button type="submit" class="quiet">
+        Log out
+      </button>
+    )}
+  </form>
 );
 
-export const renderFrame = ({ actor, csrf, hasSession }: FrameOptions): string =>
+const renderFrame = ({ actor, csrf, hasSession }: FrameOptions): string =>
   toHtml(
-    <Document
-      title="Weir"
-      head={
-        <>
-          <script type="module" src={`${FILES}/app.js`}></script>
-          {withoutScript}
-        </>
-      }
-    >
+    <Document title="Weir" head={<script type="module" src={`${FILES}/app.js`}></script>}>
       <body data-name={actor.name} data-role={actor.role} data-csrf={csrf}>
         <a class="skip" href="#main">
           Skip to the content
@@ -112,10 +137,7 @@ export const renderFrame = ({ actor, csrf, hasSession }: FrameOptions): string =
         <main id="main" tabindex={-1}>
           <p class="hint">Loading the page. If this stays, its files are not deployed: see docs/page.md.</p>
           <noscript>
-            <p class="notice">
-              The live views need JavaScript. <a href={plainPath('overview')}>Plain tables</a> do not, and the{' '}
-              <a href={`${OWN_PREFIX}/admin/docs`}>admin API</a> changes all that the page can.
-            </p>
+            <p class="notice">This page needs JavaScript.</p>
           </noscript>
         </main>
         <div id="toasts" role="status" aria-live="polite"></div>
@@ -130,27 +152,19 @@ const MAX_FORM_BYTES = 8 * 1024;
 export interface PageOptions {
   readonly gate: Gate;
   readonly sessions: Sessions;
-  /** The admin route. Views that the Worker renders call it as the page's script does. */
-  readonly admin: (request: Request) => Promise<Response>;
 }
 
-/** `health` answers as /_weir/health does to somebody with a token. */
-export type Page = (request: Request, health: () => Promise<Response>) => Promise<Response>;
-
-export function createPage({ gate, sessions, admin }: PageOptions): Page {
+export function createPage({ gate, sessions }: PageOptions): (request: Request) => Promise<Response> {
   const csrfWithoutSession = (request: Request, name: string) =>
     request.headers.has('Cf-Access-Jwt-Assertion') ? sessions.csrfOfAccess(name) : '';
 
-  const show = async (request: Request, health: () => Promise<Response>): Promise<Response> => {
+  const show = async (request: Request): Promise<Response> => {
     if (isByScript(request)) return notOpened();
     if (!hasAdminCredentials(request, sessions.cookie)) return document(request, renderLogIn());
     const actor = await gate(request);
     if (actor instanceof Response) return logInAgain(request, actor);
     const session = await sessions.read(request);
     const hasSession = session?.kind === 'open';
-    const view = plainViewOf(new URL(request.url).pathname);
-    if (view !== undefined)
-      return document(request, await renderPlain(view, { request, actor, hasSession, admin, health }));
     const csrf = hasSession ? session.csrf : await csrfWithoutSession(request, actor.name);
     return document(request, renderFrame({ actor, csrf, hasSession }));
   };
@@ -179,10 +193,10 @@ export function createPage({ gate, sessions, admin }: PageOptions): Page {
       },
     );
 
-  return async (request, health) => {
+  return async (request) => {
     const { pathname } = new URL(request.url);
     const act = { [`${HOME}login`]: logIn, [`${HOME}logout`]: logOut }[pathname];
-    if (!act) return isReading(request) ? show(request, health) : methodNotAllowed('GET, HEAD');
+    if (!act) return isReading(request) ? show(request) : methodNotAllowed('GET, HEAD');
     // Somebody has reloaded the answer to a failed attempt.
     if (isReading(request)) return toHome();
     if (request.method !== 'POST') return methodNotAllowed('GET, HEAD, POST');

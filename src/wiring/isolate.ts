@@ -186,7 +186,7 @@ export function createIsolateServices(env: Bindings, source?: RulesSource): Isol
       admin: async (request, context) => (await management()).admin(request, context),
       adminRefusal: async (request) => (await management()).adminRefusal(request),
       guardAttempt,
-      page: async (request, health) => (await management()).page(request, health),
+      page: async (request) => (await management()).page(request),
       metrics: async () => (await management()).metrics(),
       telemetry,
       pingDatabase: async (signal) => void (await withDeadline(signal, (await postgres()).ping())),

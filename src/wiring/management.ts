@@ -205,7 +205,7 @@ export function createManagement({
       if (entry instanceof Response) return entry;
       return entry.role === 'check' ? render(CHECK_ONLY) : undefined;
     },
-    page: createPage({ gate, sessions, admin: async (request) => app.fetch(request) }),
+    page: createPage({ gate, sessions }),
     runCron: (scheduledTime) =>
       runCron(
         {

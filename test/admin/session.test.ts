@@ -34,8 +34,7 @@ function openIsolate({ tokens = [ALICE, CAROL], secret = 'postgres://one', ended
   const app = new Hono();
   app.use(createAuth(gate));
   app.all('*', (c) => c.text('done'));
-  const show = createPage({ gate, sessions, admin: async (request) => app.fetch(request) });
-  const page = (request: Request) => show(request, async () => Response.json({ status: 'ok' }));
+  const page = createPage({ gate, sessions });
   const logIn = (token: string, headers: Record<string, string> = {}) =>
     page(
       new Request(`${SITE}/_weir/login`, {

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { OWN_PREFIX } from '../../src/core/matching/resource.ts';
 import { ABSENT } from '../../src/core/ports/callers.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
-import { createOwnRoutes } from '../../src/gateway/internal-routes.ts';
+import { createInternalRoutes } from '../../src/gateway/internal-routes.ts';
 import type { Services } from '../../src/gateway/services.ts';
 import { createIncidentCounts } from '../../src/http/log.ts';
 import { createCensus, createDistance } from '../../src/limiter/region-watch.ts';
@@ -92,7 +92,7 @@ function openIsolate({ adminHost }: Pick<Services, 'adminHost'> = {}) {
     origins: openOrigins(),
     showsDegraded: false,
   };
-  const routes = new Hono().route(OWN_PREFIX, createOwnRoutes(services as Services));
+  const routes = new Hono().route(OWN_PREFIX, createInternalRoutes(services as Services));
   const context = { waitUntil: () => {}, passThroughOnException: () => {}, props: {} };
   const ask = async (path: string, { ip = '192.0.2.1', authorization }: Ask = {}) =>
     routes.fetch(

@@ -15,8 +15,6 @@ export interface OpenOptions {
   readonly width?: number;
   /** Logs in again, for a test that ends the session. */
   readonly isFresh?: boolean;
-  /** False for a browser that runs no script. */
-  readonly hasScript?: boolean;
   /** The e-mail address of a person whom Cloudflare Access lets in, without a log-in. */
   readonly accessTo?: string;
 }
@@ -80,20 +78,12 @@ interface Opening {
 
 async function openPage(opening: Opening, options: OpenOptions = {}): Promise<OpenedPage> {
   const { browser, url, sessions, access } = opening;
-  const {
-    token = TOKEN,
-    theme = 'light',
-    width = 1200,
-    hasScript = true,
-    isFresh = false,
-    accessTo,
-  } = options;
+  const { token = TOKEN, theme = 'light', width = 1200, isFresh = false, accessTo } = options;
   const storageState = isFresh || accessTo !== undefined ? undefined : sessions.get(token);
   const mustLogIn = !storageState && accessTo === undefined;
   const context = await browser.newContext({
     colorScheme: theme,
     viewport: { width, height: 800 },
-    javaScriptEnabled: hasScript,
     ...(storageState && { storageState }),
     ...(accessTo !== undefined && { extraHTTPHeaders: await access.headersOf(accessTo) }),
   });

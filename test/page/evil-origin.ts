@@ -45,8 +45,8 @@ function answer(request: IncomingMessage, response: ServerResponse): void {
 }
 
 /** `steal` returns all that the script could read, by the way it took. `change` returns statuses; 0: no answer. */
-const ATTACK = String.raw`
-  const isWeirs = (text) => /data-csrf="[^"]+"|"items"|"rules"|plain\/rules/.test(text ?? '');
+const ATTACK = `
+  const isWeirs = (text) => /data-csrf="[^"]+"|"items"|"rules"/.test(text ?? '');
   const loaded = (element) => new Promise((resolve) => {
     element.onload = resolve;
     element.onerror = resolve;
@@ -57,7 +57,7 @@ const ATTACK = String.raw`
     const loot = [];
     const keep = (way, text) => isWeirs(text) && loot.push(way + ': ' + text.slice(0, 100));
     const ways = [{}, { referrer: '/_weir/' }, { headers: { Accept: 'text/html' } }];
-    for (const path of ['/_weir/', '/_weir/plain/overview', '/_weir/admin/rules', '/_weir/admin/keys'])
+    for (const path of ['/_weir/', '/_weir/admin/rules', '/_weir/admin/keys'])
       for (const way of ways) {
         const reading = fetch(target + path, { credentials: 'include', ...way }).then((answer) => answer.text());
         keep('fetch ' + path + JSON.stringify(way), await reading.catch(() => ''));

@@ -232,7 +232,6 @@ describe('with ADMIN_HOST', () => {
         '/_weir/',
         '/_weir/login',
         '/_weir/logout',
-        '/_weir/plain/overview',
         '/_weir/admin',
         '/_weir/admin/rules',
         '/_weir/admin/docs',

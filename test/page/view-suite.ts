@@ -38,9 +38,6 @@ export function describeEmptyViews({ test }: Suite): void {
 
 export function describeEveryView({ test, seen }: Suite): void {
   describe('every view', () => {
-    /** The Worker renders these with the same parts, so one of them stands for all in the short form. */
-    const isLooked = ({ name }: KnownView) => isLong || !name.startsWith('plain') || name === 'plain rules';
-
     const lookAtLaptop = async (page: Page, { name }: KnownView) => {
       await page.setViewportSize({ width: 1_200, height: 800 });
       expect(await violationsIn(page), `${name} at 1200 pixels`).toEqual([]);
@@ -61,25 +58,12 @@ export function describeEveryView({ test, seen }: Suite): void {
           expect(await page.locator('img[src=x], main script').count(), view.name).toBe(0);
           const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
           expect(overflow, `${view.name}: too wide by`).toBeLessThanOrEqual(0);
-          if (isLooked(view)) expect(await violationsIn(page), view.name).toEqual([]);
+          expect(await violationsIn(page), view.name).toEqual([]);
           if (isLong) await lookAtLaptop(page, view);
         }
         expect(trouble).toEqual([]);
       },
     );
-
-    it('that is a table can be read without scripts, with working links', async () => {
-      const { page } = await test().open({ hasScript: false });
-      expect(new URL(page.url()).pathname).toBe('/_weir/plain/overview');
-      await page.getByRole('link', { name: 'Rules', exact: true }).click();
-      await page.fill('[name=q]', 'login');
-      await page.getByRole('button', { name: 'Search' }).click();
-      await page.waitForSelector('tr:has-text("logins"):has-text("5 every hour")');
-      expect(await page.locator('tbody tr').count()).toBe(1);
-      await page.getByRole('link', { name: 'Health', exact: true }).click();
-      await page.waitForSelector('td:has-text("redis:us")');
-      expect(await page.innerText('main')).toContain('every change need the page with JavaScript');
-    });
 
     /** In the short form. They have a curve, a table, a form, a meter and a list of changes between them. */
     const ON_A_LAPTOP = ['overview', 'a rule', 'a caller', 'explain'];

@@ -38,10 +38,6 @@ export const viewsWith = ({ ruleId, caller, evil }: Seen): KnownView[] => [
   { name: 'history', path: '#/history', ready: '.changes li' },
   { name: 'health', path: '#/health', ready: 'td:has-text("redis:us")' },
   { name: 'cost', path: '#/cost', ready: 'tr:has-text("Together"):has-text("$14.87")' },
-  { name: 'plain overview', path: 'plain/overview', ready: `td:has-text("${caller}")` },
-  { name: 'plain rules', path: 'plain/rules', ready: 'td:has-text("alert(2)")' },
-  { name: 'plain violators', path: 'plain/violators', ready: `td:has-text("${caller}")` },
-  { name: 'plain health', path: 'plain/health', ready: 'td:has-text("redis:us")' },
 ];
 
 const NO_RULE = '00000000-0000-4000-8000-000000000000';
@@ -71,10 +67,6 @@ export const EMPTY_VIEWS: readonly KnownView[] = [
   { name: 'explain', path: '#/explain', press: EXPLAIN, ready: '.way li:has-text("Rules none applies")' },
   { name: 'history', path: '#/history', ready: '.empty:has-text("Nothing has been changed yet")' },
   { name: 'health', path: '#/health', ready: '.empty:has-text("None since this isolate started")' },
-  { name: 'plain overview', path: 'plain/overview', ready: '.empty:has-text("Nobody was denied")' },
-  { name: 'plain rules', path: 'plain/rules', ready: '.empty:has-text("every request passes")' },
-  { name: 'plain violators', path: 'plain/violators', ready: '.empty:has-text("Nobody was denied")' },
-  { name: 'plain health', path: 'plain/health', ready: '.badge:has-text("all parts answer")' },
 ];
 
 const GONE = 'Postgres does not answer';
@@ -106,11 +98,6 @@ export const viewsWithoutPostgres = ({ ruleId, caller }: Seen): KnownView[] => [
   },
   { name: 'history', path: '#/history', ready: `.notice:has-text("${GONE}")` },
   { name: 'health', path: '#/health', ready: 'tr:has-text("postgres") .badge.bad' },
-  { name: 'plain overview', path: 'plain/overview', ready: `.notice:has-text("${GONE}")` },
-  { name: 'plain overview, regions', path: 'plain/overview', ready: 'td:has-text("answers")' },
-  { name: 'plain rules', path: 'plain/rules', ready: `.notice:has-text("${GONE}")` },
-  { name: 'plain violators', path: 'plain/violators', ready: `.notice:has-text("${GONE}")` },
-  { name: 'plain health', path: 'plain/health', ready: 'tr:has-text("postgres") .badge.bad' },
 ];
 
 /** What axe-core finds wrong with the view, without the rules that are advice only. */

@@ -47,9 +47,6 @@ function about(seconds: number): string {
 
 export const moment = (text: string): string => new Date(text).toLocaleString();
 
-/** For views that do not know the time zone of the person. */
-export const utcMinute = (text: string): string => `${text.slice(0, 16).replace('T', ' ')} UTC`;
-
 /** In the form of `<input type="datetime-local">`, in the time zone of the person. */
 export function localInput(ms: number): string {
   const date = new Date(ms);
