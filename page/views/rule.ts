@@ -20,7 +20,7 @@ type Saved = StoredRule & { readonly warnings?: readonly string[] };
 
 const NEW: Values = {
   scope: 'ip',
-  algorithm: 'token-bucket',
+  algorithm: 'sliding-window-counter',
   action: 'reject',
   enabled: true,
   priority: 100,
@@ -96,13 +96,7 @@ function showNew(main: HTMLElement): void {
   const form = ruleForm(NEW, async (values) => {
     // Fields that nobody touched keep the defaults of the API.
     const { name, ...changes } = changedFields(NEW, values);
-    const { scope, algorithm, action } = values;
-    const body = {
-      scope,
-      ...(action !== 'allow' && action !== 'multiply' && { algorithm }),
-      ...changes,
-      ...(name !== '' && name !== undefined && { name }),
-    };
+    const body = { ...changes, ...(name !== '' && name !== undefined && { name }) };
     const saved = await post<Saved>('/rules', body);
     tellSaved(saved, 'Created');
     location.hash = `#/rules/${saved.id}`;

@@ -18,6 +18,7 @@ import {
   MAX_LIMITS_OF_A_RULE,
   MAX_RESOURCES_OF_A_RULE,
   MAX_TIMES,
+  PEOPLE_DEFAULTS,
   PER,
   RULE_DEFAULTS,
   type Rule,
@@ -134,7 +135,7 @@ export const ruleFields = createInsertSchema(rules, {
       'An empty list means every host. An entry is api.example.com, or *.example.com for all names below it.',
     ),
   routes: names('Names of routes; none: whatever route a request takes.'),
-  algorithm: z.enum(ALGORITHM_IDS).nullable().describe('Required unless the action is allow or multiply.'),
+  algorithm: z.enum(ALGORITHM_IDS).nullable().describe('Null only if the action is allow or multiply.'),
   limit: whole(LARGEST_LIMIT).nullable().describe('Required unless there is a limitName, or limits.'),
   limitName: limitName.nullable().describe('A named limit of the caller’s tier. It comes before limit.'),
   windowSeconds: whole(LONGEST_WINDOW_SECONDS)
@@ -223,7 +224,7 @@ export const WRITTEN_DEFAULTS = { ...writtenDefaults(), enabled: true };
 
 function writtenDefaults() {
   const { validFromMs: validFrom, validUntilMs: validUntil, ...others } = RULE_DEFAULTS;
-  return { ...others, resource: null, validFrom, validUntil };
+  return { ...others, ...PEOPLE_DEFAULTS, resource: null, validFrom, validUntil };
 }
 
 /** A row to publish. The edge gets enabled rules only, so `enabled` is left out. */

@@ -4,14 +4,13 @@ import type { Rule, WrittenTierLimits } from '../core/matching/rule.ts';
 /** Fields that only Weir writes, or that people write in another form. */
 type NotWritten = 'id' | 'ordinal' | 'validFromMs' | 'validUntilMs';
 
-export type WrittenRule = Partial<Omit<Rule, NotWritten>> &
-  Pick<Rule, 'scope'> & {
-    /** The moment when the rule begins to apply, such as `2030-01-31T12:00:00Z`; null: it applies from the start. */
-    readonly validFrom?: string | null;
-    /** The moment when the rule ends; null: it never ends. */
-    readonly validUntil?: string | null;
-    readonly enabled?: boolean;
-  };
+export type WrittenRule = Partial<Omit<Rule, NotWritten>> & {
+  /** The moment when the rule begins to apply, such as `2030-01-31T12:00:00Z`; null: it applies from the start. */
+  readonly validFrom?: string | null;
+  /** The moment when the rule ends; null: it never ends. */
+  readonly validUntil?: string | null;
+  readonly enabled?: boolean;
+};
 
 export interface TierInCode {
   readonly name: string;

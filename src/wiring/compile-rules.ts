@@ -7,7 +7,7 @@ import { parseRules, type RejectedRow, type ruleFields } from '../authoring/rule
 import type { RulesInCode, TierInCode, WrittenRule } from '../authoring/written-rule.ts';
 import { ConfigError } from '../config/config.ts';
 import { digest, toHex } from '../core/digest.ts';
-import type { Rule } from '../core/matching/rule.ts';
+import { PEOPLE_DEFAULTS, type Rule } from '../core/matching/rule.ts';
 import { compileSnapshot, type Snapshot, withCounterIds } from '../core/matching/snapshot.ts';
 import { assemble } from '../rules/publishing/content.ts';
 import type { tiers as tiersTable } from '../rules/tables/tables.ts';
@@ -37,7 +37,8 @@ export async function compileCode({ rules, tiers = [] }: RulesInCode): Promise<S
 
 /** Counters belong to a name. The name of an unnamed rule comes from what it limits, not from its position. */
 const nameOf = ({ name, scope, resource, resources = [], methods = [] }: WrittenRule): string =>
-  name ?? [scope, ...methods, resource ?? resources.join(' ')].join(' ').slice(0, 128);
+  name ??
+  [scope ?? PEOPLE_DEFAULTS.scope, ...methods, resource ?? resources.join(' ')].join(' ').slice(0, 128);
 
 type Row = Record<string, unknown>;
 

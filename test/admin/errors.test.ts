@@ -29,14 +29,15 @@ describe('the body of a request', () => {
   });
 
   it('is refused with the name of every missing field', async () => {
-    expect(await refusal(post('/rules', {}))).toEqual(invalid('#/scope is missing'));
-    expect(await refusal(post('/rules', { scope: 'ip' }))).toEqual(
+    expect(await refusal(post('/rules', {}))).toEqual(
       invalid(
         '#/resource is needed, or else resources',
-        '#/algorithm is needed',
         '#/limit is needed, or else a limitName',
         '#/windowSeconds is needed, or else a window',
       ),
+    );
+    expect(await refusal(post('/rules', { ...LOGINS, algorithm: null }))).toEqual(
+      invalid('#/algorithm is needed'),
     );
     expect(await refusal(post('/tiers', {}))).toEqual(invalid('#/name is missing'));
   });

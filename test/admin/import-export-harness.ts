@@ -30,7 +30,7 @@ export const EMPTY: Part = { created: [], updated: [], deleted: [], unchanged: 0
 export const rule = (name: string, more: object = {}) => ({
   name,
   resource: `/${name}`,
-  scope: 'ip',
+  scope: 'user',
   algorithm: 'fixed-window',
   limit: 10,
   windowSeconds: 60,

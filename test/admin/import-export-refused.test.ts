@@ -31,13 +31,15 @@ describe('nothing is written', () => {
     rules[50] = rule('rule-50', { burst: 5 });
     rules[60] = { ...rule('rule-60'), limits: 5 };
     rules[70] = { name: 'rule-70' };
+    rules[80] = { name: 'rule-80', resource: '/x', limit: 1, windowSeconds: 1, subjects: ['10.*'] };
     const answer = await refuse({ weir: 1, rules });
     expect(answer.slice(0, 2)).toEqual([400, 'invalid-body']);
     expect(answer[2]).toEqual([
       '#/rules/17/limit',
       '#/rules/50/burst',
       '#/rules/60/limits',
-      ...['scope'].map((field) => `#/rules/70/${field}`),
+      ...['resource', 'limit', 'windowSeconds'].map((field) => `#/rules/70/${field}`),
+      '#/rules/80/subjects',
     ]);
   });
 

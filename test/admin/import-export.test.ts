@@ -12,6 +12,7 @@ describe('an export', () => {
     );
     await query(`insert into rules (name, resource, scope, algorithm, "limit", window_seconds, enabled, methods)
       values ('b', '/b', 'ip', 'gcra', 5, 60, false, '{GET}'), ('a', '/a', 'user', 'fixed-window', 1, 1, true, '{}')`);
+    await query(`insert into rules (name, resource, "limit", window_seconds) values ('c', '/c', 5, 60)`);
     const { basedOn, ...rest } = await exported();
     expect(rest).toEqual({
       weir: 1,
@@ -33,13 +34,13 @@ describe('an export', () => {
           id: expect.any(String),
           name: 'b',
           resource: '/b',
-          scope: 'ip',
           algorithm: 'gcra',
           limit: 5,
           windowSeconds: 60,
           methods: ['GET'],
           enabled: false,
         },
+        { id: expect.any(String), name: 'c', resource: '/c', limit: 5, windowSeconds: 60 },
       ],
       routes: [],
       settings: { enforcement: 'on', fileExtensions: 'part' },

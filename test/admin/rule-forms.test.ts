@@ -28,7 +28,7 @@ const FORMS = [
   },
   { ...LIMIT, scope: 'user', name: 'resources', resources: ['/a/*', '/b/:id'], policy: 'both' },
   { ...ONE, name: 'costs', resource: '/c/*', costs: [{ resource: '/c/d', methods: ['GET'], cost: 3 }] },
-  { resource: '/e', scope: 'ip', name: 'allow', action: 'allow' },
+  { resource: '/e', scope: 'user', name: 'allow', action: 'allow' },
   { ...CALENDAR, name: 'day', resource: '/days', window: 'day', timeZone: 'Asia/Tokyo' },
   {
     ...SEVERAL,
@@ -131,7 +131,7 @@ describe('a refusal names the field', () => {
     [{ ...ONE, scope: 'ip', subjects: ['10.*'] }, ['#/subjects']],
     [{ ...ONE, validFrom: 'tomorrow' }, ['#/validFrom']],
     [{ ...ONE, validFrom: '2030-01-02T00:00:00Z', validUntil: '2030-01-01T00:00:00Z' }, ['#/validUntil']],
-    [{ resource: '/x', scope: 'user', action: 'reject' }, ['#/algorithm', '#/limit', '#/windowSeconds']],
+    [{ resource: '/x', scope: 'user', action: 'reject' }, ['#/limit', '#/windowSeconds']],
   ])('%j', async (body, pointers) => {
     const problem = await readProblem(await admin.call('/rules', { method: 'POST', body }));
     expect(problem).toMatchObject({ status: 400, code: 'invalid-body' });

@@ -60,6 +60,17 @@ it('a rule keeps its counters when the list of rules is written in another order
   expect(answer.headers.get('X-RateLimit-Remaining')).toBe('0');
 });
 
+it('a rule of three fields counts addresses, in the counter of the rule that names scope and algorithm', async () => {
+  const ip = freshIp();
+  const short = { resource: '/short', limit: 2, windowSeconds: 3600 };
+  await open({ rules: [short] })('/short', ip);
+  const answer = await open({ rules: [{ ...short, scope: 'ip', algorithm: 'sliding-window-counter' }] })(
+    '/short',
+    ip,
+  );
+  expect(answer.headers.get('X-RateLimit-Remaining')).toBe('0');
+});
+
 it('a limit may come from the default tier', async () => {
   const { limit: _, ...rule } = hello('/tiered');
   const call = open({

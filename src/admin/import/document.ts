@@ -6,7 +6,7 @@ import type { AnyPgColumn, PgTable } from 'drizzle-orm/pg-core';
 import * as z from 'zod';
 import { checkRoute, routeFields } from '../../authoring/route-schema.ts';
 import { checkRule } from '../../authoring/rule-problems.ts';
-import { ruleFields, WRITTEN_DEFAULTS } from '../../authoring/rule-schema.ts';
+import { type RuleFields, ruleFields, WRITTEN_DEFAULTS } from '../../authoring/rule-schema.ts';
 import { tierFields, tierName } from '../../authoring/tier-schema.ts';
 import { ROUTE_DEFAULTS } from '../../core/matching/origin-routes.ts';
 import { SETTINGS_DEFAULTS, type Settings } from '../../core/matching/snapshot.ts';
@@ -140,10 +140,10 @@ const MAX_ROUTES = 1_000;
 
 export const documentRule = ruleFields
   .partial()
-  .required({ name: true, scope: true })
+  .required({ name: true })
   .extend({ id: z.guid().toLowerCase().optional().describe('Without an id, the name identifies the rule.') })
   .strict()
-  .superRefine((rule, context) => checkRule(rule as Parameters<typeof checkRule>[0], context))
+  .superRefine((rule, context) => checkRule({ ...WRITTEN_DEFAULTS, ...rule } as RuleFields, context))
   .meta({ id: 'DocumentRule' });
 
 export const documentRoute = routeFields

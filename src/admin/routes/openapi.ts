@@ -131,8 +131,7 @@ const curl = (method: string, path: string, body: string) =>
 
 const EXAMPLES: Readonly<Record<string, string>> = {
   'GET /rules': '',
-  'POST /rules':
-    '{"name": "logins", "resource": "/login", "scope": "ip", "algorithm": "sliding-window-log", "limit": 5, "windowSeconds": 60}',
+  'POST /rules': '{"name": "logins", "resource": "/login", "limit": 5, "windowSeconds": 60}',
   'PATCH /rules/{id}': '{"enabled": false}',
   'POST /tiers': '{"name": "premium", "priceCents": 2900, "limits": {"calls": 10000, "exports": null}}',
   'POST /users': '{"id": "auth0|1234", "tier": "premium"}',

@@ -11,7 +11,7 @@ import {
 } from '../../authoring/admission-bounds.ts';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../core/counting/algorithms/registry.ts';
 import { capacityOf } from '../../core/counting/capacity.ts';
-import { LARGEST_LIMIT, LONGEST_WINDOW_SECONDS } from '../../core/matching/rule.ts';
+import { isUncounted, LARGEST_LIMIT, LONGEST_WINDOW_SECONDS } from '../../core/matching/rule.ts';
 import { HOUR_MS } from '../../core/telemetry/records.ts';
 import { rules } from '../../rules/tables/tables.ts';
 import { type Effect, readWouldDeny } from '../../telemetry/would-deny.ts';
@@ -136,7 +136,7 @@ const BY_THE_CALENDAR =
 
 /** Why the records say nothing about this rule; undefined if they do. */
 function unknownBecause(rule: Rule, algorithm: AlgorithmId | null): string | undefined {
-  if (rule.action === 'allow' || algorithm === null) return 'The rule has no limit.';
+  if (isUncounted(rule) || algorithm === null) return 'The rule has no limit.';
   if (rule.action === 'log')
     return 'A rule that only logs leaves no records. Its metrics tell how often it would have denied.';
   if (!hasAdmissionBounds(algorithm))

@@ -233,6 +233,12 @@ export const RULE_DEFAULTS = {
   validUntilMs: null,
 } as const satisfies Partial<Rule>;
 
+/** Defaults for people alone: a snapshot names every scope, and an algorithm that it leaves out is null. */
+export const PEOPLE_DEFAULTS = {
+  scope: 'ip',
+  algorithm: 'sliding-window-counter',
+} as const satisfies Partial<Rule>;
+
 export const resourcesOf = ({
   resource,
   resources,
