@@ -14,7 +14,7 @@ import { waitOf } from '../gateway/throttle.ts';
 import { attempt } from '../http/guard.ts';
 import { atEachStore, createLedger, type Ledger, type PastCharge, settlementOf } from '../limiter/ledger.ts';
 import type { Regions } from '../limiter/region-calls.ts';
-import { createRulesRefresh, type Refreshed } from '../limiter/rules-in-force.ts';
+import { createRulesRefresh, type Refreshed } from '../limiter/rules-refresh.ts';
 import { createChargeIds, type RegionCharge } from './charge-id.ts';
 import { type CheckAnswer, CheckError, type ReadCall } from './messages.ts';
 import { type PlannedCheck, planChecks } from './plan.ts';

@@ -1,8 +1,8 @@
 // Puts together the hand-over of an isolate's counts: metrics to a region's Redis, denials and usage to a queue or to
 // Postgres. It is loaded with the first hand-over.
 import type { Collected } from '../core/telemetry/metrics.ts';
-import { createMetricsBoard } from '../redis/boards.ts';
 import type { Client } from '../redis/client.ts';
+import { createMetricsBoard } from '../redis/metrics-board.ts';
 import {
   countOf,
   createHandOver as create,

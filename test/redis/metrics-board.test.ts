@@ -2,8 +2,9 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { METRICS_KEY, reportKey } from '../../src/core/counting/keys.ts';
 import type { MetricsBatch, MetricsBoard } from '../../src/core/ports/region.ts';
-import { createCensusBoard, createMetricsBoard } from '../../src/redis/boards.ts';
+import { createCensusBoard } from '../../src/redis/boards.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
+import { createMetricsBoard } from '../../src/redis/metrics-board.ts';
 import { startUpstash, type Upstash } from './lua-engine.ts';
 
 const DAY_MS = 86_400_000;

@@ -2,8 +2,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { MetricsBatch, MetricsBoard } from '../../src/core/ports/region.ts';
 import { createCollected } from '../../src/core/telemetry/metrics.ts';
-import { createMetricsBoard } from '../../src/redis/boards.ts';
 import { createClient } from '../../src/redis/client.ts';
+import { createMetricsBoard } from '../../src/redis/metrics-board.ts';
 import type { HandOver } from '../../src/telemetry/flush.ts';
 import { createMetricsHandOver } from '../../src/telemetry/flush.ts';
 import { createTelemetry } from '../../src/telemetry/telemetry.ts';
