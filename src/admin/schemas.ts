@@ -3,9 +3,10 @@
 import { createInsertSchema } from 'drizzle-zod';
 import * as z from 'zod';
 import { type BodySchemas, bodySchemas, identifier, moment, plainText } from '../authoring/bodies.ts';
+import { inNumbers } from '../authoring/rate.ts';
 import { checkRoute, normalizeRoute, routeFields } from '../authoring/route-schema.ts';
 import { checkRule } from '../authoring/rule-problems.ts';
-import { ruleFields, WRITTEN_DEFAULTS } from '../authoring/rule-schema.ts';
+import { ruleFields, WRITTEN_DEFAULTS, writtenLimits } from '../authoring/rule-schema.ts';
 import { tierFields, tierName } from '../authoring/tier-schema.ts';
 import { formatIpRange, ipRangeProblem, parseIpRange } from '../core/matching/ip.ts';
 import { ROUTE_DEFAULTS } from '../core/matching/origin-routes.ts';
@@ -21,6 +22,7 @@ export const ruleBodies: BodySchemas = bodySchemas({
   name: 'Rule',
   shownId: z.uuid(),
   fields: ruleFields.required().shape,
+  written: { fields: writtenLimits, read: inNumbers },
   defaults: WRITTEN_DEFAULTS,
   madeUp: ['name'],
   check: checkRule,

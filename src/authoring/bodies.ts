@@ -44,6 +44,11 @@ interface Declaration<F extends Fields> {
   /** An id that Postgres chooses. */
   readonly shownId?: z.ZodType;
   readonly fields: F;
+  /** Fields that people may also write in another form, and what brings them into the form of `fields`. */
+  readonly written?: {
+    readonly fields: Fields;
+    read(values: Values, context: z.core.$RefinementCtx<unknown>): Values;
+  };
   readonly defaults: Readonly<Partial<Record<keyof F, unknown>>>;
   /** Fields that Postgres fills in if they are missing. A replacement without them keeps their values. */
   readonly madeUp?: readonly (keyof F)[];
@@ -66,9 +71,14 @@ const SENT_BACK = z.unknown().optional().describe('Must be as shown, because it 
 
 export function bodySchemas<F extends Fields>(declaration: Declaration<F>): BodySchemas {
   const { name, writtenId = {}, shownId, fields, shown: alsoShown = {}, shownOnce = {} } = declaration;
-  const filled = mapFields(fields, (schema, field) => fill(declaration, schema, field));
+  const written = { ...fields, ...declaration.written?.fields };
+  const filled = mapFields(written, (schema, field) => fill(declaration, schema, field));
+  const read = (shape: Fields): z.ZodType<Values> => {
+    const object = z.strictObject(shape);
+    return declaration.written ? object.transform(declaration.written.read) : object;
+  };
   const complete = (shape: Fields) => {
-    const checked = z.strictObject(shape).superRefine((values, context) => {
+    const checked = read(shape).superRefine((values, context) => {
       // Problems of single fields would only be reported again.
       if (context.issues.length === 0) declaration.check?.(values as Filled<F>, context);
     });
@@ -84,9 +94,9 @@ export function bodySchemas<F extends Fields>(declaration: Declaration<F>): Body
     name,
     create: complete({ ...writtenId, ...filled }).meta({ id: `${name}Creation` }),
     replace: complete({ ...filled, ...sentBack }).meta({ id: `${name}Replacement` }),
-    patch: z
-      .strictObject({ ...mapFields(fields, (schema) => schema.optional()), ...sentBack })
-      .meta({ id: `${name}Patch` }),
+    patch: read({ ...mapFields(written, (schema) => schema.optional()), ...sentBack }).meta({
+      id: `${name}Patch`,
+    }),
     isWritten: (field) => field in fields,
     shown: shown.meta({ id: name }),
     created: shown.extend(shownOnce),

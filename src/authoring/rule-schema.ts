@@ -25,6 +25,7 @@ import {
 } from '../core/matching/rule.ts';
 import { rules } from '../rules/tables/tables.ts';
 import { isWhole, moment, NOT_WHOLE, plainText } from './bodies.ts';
+import { inNumbers, orRate } from './rate.ts';
 import { hostProblem } from './route-schema.ts';
 import { checkRule } from './rule-problems.ts';
 import { timeZoneProblem } from './time-zone.ts';
@@ -64,26 +65,38 @@ const timeZone = z
     if (problem) context.addIssue({ code: 'custom', message: problem });
   });
 
-const limits = z
-  .array(
-    z
-      .strictObject({
-        limit: whole(LARGEST_LIMIT).optional(),
-        limitName: limitName.optional(),
-        windowSeconds: whole(LONGEST_WINDOW_SECONDS)
-          .optional()
-          .describe('Required unless there is a window.'),
-        window: z.enum(CALENDAR_WINDOWS).optional(),
-        timeZone: timeZone.optional(),
-        anchorDay: whole(31).optional(),
-        algorithm: z.enum(ALGORITHM_IDS).optional().describe('The default is that of the rule.'),
-        burst: whole(LARGEST_LIMIT).optional(),
-        buckets: whole(100).optional(),
-      })
-      .meta({ id: 'RuleLimit' }),
-  )
-  .max(MAX_LIMITS_OF_A_RULE)
-  .describe('Several limits that hold together, instead of limit and windowSeconds.');
+const oneLimit = z.strictObject({
+  limit: whole(LARGEST_LIMIT).optional(),
+  limitName: limitName.optional(),
+  windowSeconds: whole(LONGEST_WINDOW_SECONDS).optional().describe('Required unless there is a window.'),
+  window: z.enum(CALENDAR_WINDOWS).optional(),
+  timeZone: timeZone.optional(),
+  anchorDay: whole(31).optional(),
+  algorithm: z.enum(ALGORITHM_IDS).optional().describe('The default is that of the rule.'),
+  burst: whole(LARGEST_LIMIT).optional(),
+  buckets: whole(100).optional(),
+});
+const severalOf = <T extends z.ZodType>(one: T) =>
+  z
+    .array(one)
+    .max(MAX_LIMITS_OF_A_RULE)
+    .describe('Several limits that hold together, instead of limit and windowSeconds.');
+
+/** `limit` and `limits` as people write them. `inNumbers` reads them. */
+export const writtenLimits = {
+  limit: orRate(whole(LARGEST_LIMIT))
+    .nullable()
+    .describe(
+      'Required unless there is a limitName, or limits. A text such as `20 / minute` or `100 / 15 minutes` also ' +
+        'names windowSeconds, which is then left out. Its units are seconds, minutes, hours and days.',
+    ),
+  limits: severalOf(
+    oneLimit
+      .extend({ limit: orRate(whole(LARGEST_LIMIT)).optional() })
+      .transform(inNumbers)
+      .meta({ id: 'WrittenLimit' }),
+  ),
+};
 
 const costs = z
   .array(
@@ -160,7 +173,7 @@ export const ruleFields = createInsertSchema(rules, {
     .nullable()
     .describe('The capacity of token-bucket, leaky-bucket and gcra. The default is the limit.'),
   buckets: whole(100).nullable().describe('The number of buckets, for sliding-window-buckets.'),
-  limits,
+  limits: severalOf(oneLimit.meta({ id: 'RuleLimit' })),
   cost: whole(LARGEST_COST).describe('How many units one request takes.'),
   costs,
   costFromOrigin: z

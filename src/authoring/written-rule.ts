@@ -1,10 +1,13 @@
 // A rule and a tier as people write them in code. `POST /_weir/admin/rules` and `/tiers` take the same.
-import type { Rule, WrittenTierLimits } from '../core/matching/rule.ts';
+import type { Rule, WrittenLimit, WrittenTierLimits } from '../core/matching/rule.ts';
 
 /** Fields that only Weir writes, or that people write in another form. */
-type NotWritten = 'id' | 'ordinal' | 'validFromMs' | 'validUntilMs';
+type NotWritten = 'id' | 'ordinal' | 'limit' | 'limits' | 'validFromMs' | 'validUntilMs';
 
 export type WrittenRule = Partial<Omit<Rule, NotWritten>> & {
+  /** A text such as `20 / minute` or `100 / 15 minutes` also names `windowSeconds`, which is then left out. */
+  readonly limit?: number | string | null;
+  readonly limits?: readonly (Omit<WrittenLimit, 'limit'> & { readonly limit?: number | string })[];
   /** The moment when the rule begins to apply, such as `2030-01-31T12:00:00Z`; null: it applies from the start. */
   readonly validFrom?: string | null;
   /** The moment when the rule ends; null: it never ends. */

@@ -86,8 +86,8 @@ describe('the body of a request', () => {
   });
 
   it.each([
-    ['a wrong type', { limit: '5' }, '#/limit', 'expected number, received string'],
-    ['a fraction', { limit: 1.5 }, '#/limit', 'expected int'],
+    ['a wrong type', { status: '5' }, '#/status', 'expected number, received string'],
+    ['a fraction', { status: 400.5 }, '#/status', 'expected int'],
     ['null where there is none', { cost: null }, '#/cost', 'expected number, received null'],
     ['a value that is none of those', { scope: 'everybody' }, '#/scope', 'expected one of'],
     ['too small', { windowSeconds: 0 }, '#/windowSeconds', 'expected number to be >=1'],

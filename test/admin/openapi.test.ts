@@ -88,6 +88,16 @@ describe('the OpenAPI document', () => {
       expect({ name, schema }).toMatchObject({ schema: { additionalProperties: false } });
   });
 
+  it('lets people write a limit as a number or a text, and answers with a number', () => {
+    const text = expect.objectContaining({ type: 'string' });
+    const limit = { anyOf: expect.arrayContaining([text]) };
+    const { schemas } = admin.document.components;
+    for (const name of ['RuleCreation', 'RuleReplacement', 'RulePatch', 'DocumentRule', 'WrittenLimit'])
+      expect([name, schemas[name]]).toMatchObject([name, { properties: { limit } }]);
+    expect(schemas['Rule']).toMatchObject({ properties: { limit: { type: ['integer', 'null'] } } });
+    expect(schemas['RuleLimit']).toMatchObject({ properties: { limit: { type: 'integer' } } });
+  });
+
   it('lists the defaults of a rule', () => {
     const schemas = admin.document.components.schemas;
     for (const name of ['RuleCreation', 'RuleReplacement'])

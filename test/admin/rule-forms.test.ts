@@ -70,6 +70,81 @@ describe('a form of a rule', () => {
   });
 });
 
+describe('a limit as people say it', () => {
+  const REST = { name: 'said', resource: '/said' };
+  const put = (id: string, body: object) => admin.call(`/rules/${id}`, { method: 'PUT', body });
+  const patch = (id: string, body: object) => admin.call(`/rules/${id}`, { method: 'PATCH', body });
+
+  it('is stored, shown and exported in numbers, whether it is created, replaced, changed or imported', async () => {
+    const made = await create(admin, 'rules', { ...REST, limit: '20 / minute' });
+    expect(made).toMatchObject({ limit: 20, windowSeconds: 60 });
+    expect(await read(await put(made.id, { ...REST, limit: '100 per 15 minutes' }))).toMatchObject({
+      limit: 100,
+      windowSeconds: 900,
+    });
+    const changed = await read(await patch(made.id, { limit: '5/2 days' }));
+    expect(changed).toMatchObject({ limit: 5, windowSeconds: 172_800 });
+    expect((await read(await patch(made.id, { limit: '5 / 48 hours' }))).revision).toBe(changed.revision);
+    const several = [{ limit: '20 / second' }, { limit: '1000 / hour', algorithm: 'gcra', burst: 9 }];
+    const document = { weir: 1, rules: [REST, { name: 'several', resource: '/several' }] };
+    Object.assign(document.rules[0] ?? {}, { limit: '7 / day' });
+    Object.assign(document.rules[1] ?? {}, { limits: several });
+    expect((await admin.call('/import', { method: 'POST', body: document })).status).toBe(200);
+    const exported = (await read(await admin.call('/export')))['rules'] as object[];
+    const inNumbers = [
+      { limit: 20, windowSeconds: 1 },
+      { limit: 1_000, windowSeconds: 3_600, algorithm: 'gcra', burst: 9 },
+    ];
+    expect(exported).toContainEqual({ ...REST, id: made.id, limit: 7, windowSeconds: 86_400 });
+    expect(exported).toContainEqual(expect.objectContaining({ name: 'several', limits: inNumbers }));
+    const again = await create(admin, 'rules', { resource: '/several/more', limits: several });
+    expect(again['limits']).toEqual(inNumbers);
+  });
+
+  const FORM = 'must be a whole number, or a text such as "20 / minute" or "100 / 15 minutes"';
+  const UNITS = 'there are seconds, minutes, hours and days; for a week or month of the calendar, set window';
+  it.each<[object, string, string]>([
+    [{ limit: '20' }, '#/limit', FORM],
+    [{ limit: 1.5 }, '#/limit', FORM],
+    [{ limit: '1.5 / minute' }, '#/limit', FORM],
+    [{ limit: ' 20 / minute' }, '#/limit', FORM],
+    [{ limit: '20 per minute or so' }, '#/limit', FORM],
+    [{ limit: '20 / Minute' }, '#/limit', FORM],
+    [{ limit: '20 / fortnight' }, '#/limit', `names "fortnight": ${UNITS}`],
+    [{ limit: '20 / month' }, '#/limit', `names "month": ${UNITS}`],
+    [{ limit: '20 / constructor' }, '#/limit', `names "constructor": ${UNITS}`],
+    [{ limit: '0 / minute' }, '#/limit', 'must allow 1 to 1000000000000'],
+    [{ limit: '1000000000001 / minute' }, '#/limit', 'must allow 1 to 1000000000000'],
+    [{ limit: '20 / 0 minutes' }, '#/limit', 'must name a time of 1 to 31622400 seconds'],
+    [{ limit: '20 / 367 days' }, '#/limit', 'must name a time of 1 to 31622400 seconds'],
+    [
+      { limit: '20 / minute', windowSeconds: 60 },
+      '#/windowSeconds',
+      'cannot go with the limit "20 / minute"',
+    ],
+    [{ limit: '20 / minute', window: 'day' }, '#/window', 'cannot go with the limit "20 / minute"'],
+    [{ limits: [{ limit: '20 / month' }] }, '#/limits/0/limit', `names "month": ${UNITS}`],
+    [
+      { limits: [{ limit: '2 / day', windowSeconds: 9 }] },
+      '#/limits/0/windowSeconds',
+      'cannot go with the limit "2 / day"',
+    ],
+    [
+      { limits: [{ limit: '2 / minute' }, { limit: '3 / 60 seconds' }] },
+      '#/limits/1/windowSeconds',
+      'is that of another limit of this rule',
+    ],
+  ])('is refused if it is not exact or not alone: %j', async (said, pointer, detail) => {
+    const body = { resource: '/refused', ...said };
+    const errors = [{ pointer, detail }];
+    expect(await readProblem(await admin.call('/rules', { method: 'POST', body }))).toMatchObject({ errors });
+    const document = { weir: 1, rules: [{ name: 'refused', ...body }] };
+    expect(await readProblem(await admin.call('/import', { method: 'POST', body: document }))).toMatchObject({
+      errors: [{ pointer: pointer.replace('#', '#/rules/0'), detail }],
+    });
+  });
+});
+
 describe('a refusal names the field', () => {
   it.each<[object, string[]]>([
     [{ ...ONE, limits: [{ limit: 1, windowSeconds: 1 }] }, ['#/limit', '#/windowSeconds']],

@@ -162,7 +162,8 @@ describe('with rules and traffic', () => {
 
     const numbersOf = (properties: Schema['properties']) =>
       Object.entries(properties)
-        .map(([name, { type = [], ...bounds }]) => ({ name, types: [type].flat(), ...bounds }))
+        .flatMap(([name, { anyOf = [], ...one }]) => [one, ...anyOf].map((each) => ({ name, ...each })))
+        .map(({ type = [], ...bounds }) => ({ types: [type].flat(), ...bounds }))
         .filter(({ types }) => types.includes('integer') || types.includes('number'))
         .map(({ name, types, minimum: min, maximum: max }) => ({
           name,

@@ -53,6 +53,10 @@ describe('a rule in a sentence', () => {
       'Each IP address may send requests to /login: 20 every second and 1,000 every hour; more are answered 429.',
     ],
     [
+      { limits: [{ limit: '20 / second' }, { limit: 1_000, windowSeconds: 3_600 }] },
+      'Each IP address may send requests to /login: 20 / second and 1,000 every hour; more are answered 429.',
+    ],
+    [
       { action: 'log' },
       'Each IP address may send requests to /login: 5 every minute; more than that pass, and are only recorded (shadow).',
     ],

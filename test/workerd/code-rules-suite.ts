@@ -71,6 +71,13 @@ it('a rule of three fields counts addresses, in the counter of the rule that nam
   expect(answer.headers.get('X-RateLimit-Remaining')).toBe('0');
 });
 
+it('a limit may be a text, and an error names what is wrong with it', async () => {
+  const { headers } = await open({ rules: [{ resource: '/said', limit: '7 / 2 hours' }] })('/said');
+  expect(headers.get('RateLimit-Policy')).toBe('"said-ip";q=7;w=7200');
+  const { body } = await open({ rules: [{ resource: '/said', limits: [{ limit: '7 / month' }] }] })('/said');
+  expect(body).toContain('rules[0].limits.0.limit: names "month": ');
+});
+
 it('a limit may come from the default tier', async () => {
   const { limit: _, ...rule } = hello('/tiered');
   const call = open({

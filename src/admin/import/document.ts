@@ -4,9 +4,10 @@
 import { asc, getTableColumns, gt, sql } from 'drizzle-orm';
 import type { AnyPgColumn, PgTable } from 'drizzle-orm/pg-core';
 import * as z from 'zod';
+import { inNumbers } from '../../authoring/rate.ts';
 import { checkRoute, routeFields } from '../../authoring/route-schema.ts';
 import { checkRule } from '../../authoring/rule-problems.ts';
-import { type RuleFields, ruleFields, WRITTEN_DEFAULTS } from '../../authoring/rule-schema.ts';
+import { type RuleFields, ruleFields, WRITTEN_DEFAULTS, writtenLimits } from '../../authoring/rule-schema.ts';
 import { tierFields, tierName } from '../../authoring/tier-schema.ts';
 import { ROUTE_DEFAULTS } from '../../core/matching/origin-routes.ts';
 import { SETTINGS_DEFAULTS, type Settings } from '../../core/matching/snapshot.ts';
@@ -138,13 +139,19 @@ const MAX_RULES = 20_000;
 const MAX_TIERS = 1_000;
 const MAX_ROUTES = 1_000;
 
-export const documentRule = ruleFields
+const writtenRule = ruleFields
+  .extend(writtenLimits)
   .partial()
   .required({ name: true })
   .extend({ id: z.guid().toLowerCase().optional().describe('Without an id, the name identifies the rule.') })
-  .strict()
+  .strict();
+
+export const documentRule = writtenRule
+  .transform(inNumbers)
   .superRefine((rule, context) => checkRule({ ...WRITTEN_DEFAULTS, ...rule } as RuleFields, context))
   .meta({ id: 'DocumentRule' });
+
+export const DOCUMENT_RULE_FIELDS = Object.keys(writtenRule.shape);
 
 export const documentRoute = routeFields
   .partial()
@@ -255,7 +262,7 @@ export function toDocument({ basedOn, rules, tiers, routes, settings }: StoredRo
 const byName = (a: { readonly name: string }, b: { readonly name: string }) => (a.name < b.name ? -1 : 1);
 
 const toDocumentRule = (row: RuleRow): DocumentRule => {
-  const { id, ...said } = withoutDefaults(row, Object.keys(documentRule.shape), DOCUMENT_RULE_DEFAULTS);
+  const { id, ...said } = withoutDefaults(row, DOCUMENT_RULE_FIELDS, DOCUMENT_RULE_DEFAULTS);
   return { id, ...said } as DocumentRule;
 };
 

@@ -17,9 +17,9 @@ import {
   CALLER_PARTS,
   type CallerDocument,
   type CallerKind,
+  DOCUMENT_RULE_FIELDS,
   DOCUMENT_TIER_DEFAULTS,
   documentRoute,
-  documentRule,
   FINGERPRINT,
   type ImportDocument,
   readStoredRows,
@@ -268,8 +268,6 @@ function tierStatements({ created, updated, deleted }: ImportPlan['tiers']): SQL
   ];
 }
 
-const RULE_FIELDS = Object.keys(documentRule.shape);
-
 /**
  * Names must be unique after every single row. So a rule that takes over another's name is deleted and inserted again
  * with the same id, which also lets the history undo it step by step.
@@ -283,9 +281,9 @@ function ruleStatements({ created, updated, deleted }: ImportPlan['rules'], stor
   const again = replaced.map(({ from: { ordinal, createdAt }, to }) => ({ ...to, ordinal, createdAt }));
   return [
     ...deleteRows('rules', 'id', [...deleted, ...replaced.map(({ from }) => from)]),
-    ...updateRows('rules', 'id', RULE_FIELDS, changed),
-    ...insertRows('rules', [...RULE_FIELDS, 'ordinal', 'createdAt'], again),
-    ...insertRows('rules', RULE_FIELDS, created),
+    ...updateRows('rules', 'id', DOCUMENT_RULE_FIELDS, changed),
+    ...insertRows('rules', [...DOCUMENT_RULE_FIELDS, 'ordinal', 'createdAt'], again),
+    ...insertRows('rules', DOCUMENT_RULE_FIELDS, created),
   ];
 }
 

@@ -12,12 +12,12 @@ import type { RouteRow } from '../../rules/tables/tables.ts';
 import {
   DOCUMENT_ROUTE_DEFAULTS,
   DOCUMENT_RULE_DEFAULTS,
+  DOCUMENT_RULE_FIELDS,
   DOCUMENT_TIER_DEFAULTS,
   type DocumentRoute,
   type DocumentRule,
   type DocumentTier,
   documentRoute,
-  documentRule,
   documentTier,
   type ImportDocument,
   isSame,
@@ -115,7 +115,7 @@ function planRules(wanted: readonly DocumentRule[], rows: readonly RuleRow[], mo
     const id = row?.id ?? rule.id ?? crypto.randomUUID();
     return { row, planned: { ...DOCUMENT_RULE_DEFAULTS, ...rule, id } as PlannedRule };
   });
-  return toPlan(pairs, rows, { mode, fields: Object.keys(documentRule.shape) });
+  return toPlan(pairs, rows, { mode, fields: DOCUMENT_RULE_FIELDS });
 }
 
 function planRoutes(wanted: readonly DocumentRoute[], rows: readonly RouteRow[], mode: ImportMode) {

@@ -87,6 +87,7 @@ function typeOf(schema: Json): string {
   const reference = textOf(schema.$ref).split('/').at(-1);
   if (reference) return `<a href="#${html(reference)}">${html(reference)}</a>`;
   if (Array.isArray(schema.enum)) return schema.enum.map(json).join(' | ');
+  if (Array.isArray(schema.anyOf)) return schema.anyOf.map((one) => typeOf(objectOf(one))).join(' | ');
   const types = [schema.type].flat().map(textOf).filter(Boolean);
   const inner = types.includes('array') ? ` of ${typeOf(objectOf(schema.items))}` : '';
   return html(types.join(' | ')) + inner + rangeOf(schema);
@@ -131,7 +132,7 @@ const curl = (method: string, path: string, body: string) =>
 
 const EXAMPLES: Readonly<Record<string, string>> = {
   'GET /rules': '',
-  'POST /rules': '{"name": "logins", "resource": "/login", "limit": 5, "windowSeconds": 60}',
+  'POST /rules': '{"name": "logins", "resource": "/login", "limit": "5 / minute"}',
   'PATCH /rules/{id}': '{"enabled": false}',
   'POST /tiers': '{"name": "premium", "priceCents": 2900, "limits": {"calls": 10000, "exports": null}}',
   'POST /users': '{"id": "auth0|1234", "tier": "premium"}',

@@ -21,7 +21,8 @@ export const ALGORITHMS = [
 export const holdsSeats = (algorithm: string): boolean => algorithm === 'concurrency';
 
 export interface RuleLimit {
-  readonly limit?: number | null | undefined;
+  /** In the form of a new rule, a text such as `20 / minute` may stand among several limits. */
+  readonly limit?: number | string | null | undefined;
   readonly limitName?: string | null | undefined;
   readonly windowSeconds?: number | null | undefined;
   readonly window?: string | null | undefined;
@@ -95,6 +96,7 @@ function limitsOf(rule: RuleBody): string {
 }
 
 function limitOf({ limit, limitName, windowSeconds, window }: RuleLimit, algorithm: string): string {
+  if (typeof limit === 'string') return limit;
   const fallback = limit ? `, ${count(limit)} where the tier has none,` : '';
   const amount = limitName ? `what its tier allows as “${limitName}”${fallback}` : limit ? count(limit) : '…';
   return holdsSeats(algorithm)
