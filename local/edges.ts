@@ -10,13 +10,13 @@ import { compileSnapshot, type Snapshot, withCounterIds } from '../src/core/matc
 import type { CounterStore } from '../src/core/ports/region.ts';
 import type { SnapshotSource } from '../src/core/ports/snapshot-source.ts';
 import { createBreaker } from '../src/core/regions/breaker.ts';
+import { createLedger } from '../src/limiter/ledger.ts';
 import { createLimiter } from '../src/limiter/limiter.ts';
 import type { LimiterRegion, Regions } from '../src/limiter/region-calls.ts';
 import { createCensus, createDistance, createRegionWatch } from '../src/limiter/region-watch.ts';
 import { createAnnouncementBoard, createCensusBoard } from '../src/redis/boards.ts';
 import { createClient } from '../src/redis/client.ts';
 import { createUpstashStore, splitByHashSlot } from '../src/redis/counter-store.ts';
-import { decideInRounds } from './decide-in-rounds.ts';
 import { findOrInstallRedis } from './redis-server.ts';
 import { type LocalRegion, startRegions } from './regions.ts';
 import { startUpstashGateway, type UpstashGateway } from './upstash-gateway/server.ts';
@@ -126,20 +126,18 @@ function createSystem(regions: readonly RegionOfEdges[], deadlineMs: number): Ed
       });
       return {
         name,
-        request: (subject) =>
-          decideInRounds(limiter, {
-            regions: route,
-            operation: 'take',
-            afterResponse,
-            plan: (rules) =>
-              planRequest(rules, {
+        request: async (subject) =>
+          limiter.decide(
+            { regions: route, operation: 'take', ledger: createLedger(() => {}), afterResponse },
+            (round) =>
+              planRequest(round.snapshot, {
                 matchPath: '/',
                 method: 'GET',
                 caller: { ip: subject, address: subject },
                 nowMs: Date.now(),
                 seatId: () => crypto.randomUUID().replaceAll('-', '').slice(0, 16),
               }),
-          }),
+          ),
       };
     },
     async settled() {

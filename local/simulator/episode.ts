@@ -135,11 +135,10 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
     const unansweringBefore = isolate.unanswering(sentAtMs);
     const asked = usage.noteRequest(subject, subject.checks[0] ?? [], arrival);
     const ledger = createLedger(() => {});
-    const decision = await isolate.decide({
-      ledger,
-      plan: async (snapshot) => ({ kind: 'checks', checks: subject.checks[contentOf(snapshot)] ?? [] }),
-      afterResponse: () => {},
-    });
+    const decision = await isolate.decide({ ledger, afterResponse: () => {} }, async ({ snapshot }) => ({
+      kind: 'checks',
+      checks: subject.checks[contentOf(snapshot)] ?? [],
+    }));
     asked.decided(decision);
     journal.decided(subject.name, { request, isolate: isolate.caller, decision });
     count(decision);

@@ -3,11 +3,9 @@
 import type { Decision } from '../../src/core/decision.ts';
 import type { CounterCall, CounterStore } from '../../src/core/ports/region.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
-import type { Ledger } from '../../src/limiter/ledger.ts';
-import { createLimiter } from '../../src/limiter/limiter.ts';
+import { createLimiter, type DecisionRequest, type MakePlan } from '../../src/limiter/limiter.ts';
 import type { LimiterRegion, Regions } from '../../src/limiter/region-calls.ts';
 import { createCensus, createDistance, createRegionWatch } from '../../src/limiter/region-watch.ts';
-import { decideInRounds, type PlannedDecision } from '../decide-in-rounds.ts';
 import type { Random } from '../random.ts';
 import type { Call, Caller, Network } from './network.ts';
 import { createPublishedSource, type Publication } from './publications.ts';
@@ -48,9 +46,7 @@ export interface SentCallWatch {
 
 export interface Isolate {
   readonly caller: Caller;
-  decide(
-    request: Pick<PlannedDecision, 'plan' | 'afterResponse'> & { readonly ledger: Ledger },
-  ): Promise<Decision>;
+  decide(request: Pick<DecisionRequest, 'ledger' | 'afterResponse'>, plan: MakePlan): Promise<Decision>;
   /** The number of the region. Undefined if the store is this isolate's own. */
   regionOf(store: CounterStore): number | undefined;
   /** Regions that the isolate does not ask now, or that have not answered one of its calls since that moment. */
@@ -83,7 +79,7 @@ export function createIsolate(options: IsolateOptions): Isolate {
   });
   return {
     caller,
-    decide: (request) => decideInRounds(limiter, { regions, operation: 'take', ...request }),
+    decide: async (request, plan) => limiter.decide({ regions, operation: 'take', ...request }, plan),
     regionOf: (store) => numbers.get(store),
     trueMs: (ownMs) => ownMs - options.skewMs,
     unanswering: (sinceMs) =>

@@ -132,10 +132,9 @@ function sendAll(
     const atMs = Math.round(START_MS + windowMs + (i * windowMs) / (load * limit));
     const sent: Sent = { atMs, countedAtMs: 0, isAdmitted: false };
     time.after(atMs - time.now(), async () => {
-      const plan = async () => ({ kind: 'checks', checks }) as const;
       const isolate = world.isolateAt(placeOf(i, weights), number);
-      const ledger = createLedger(() => {});
-      const decision = await isolate.decide({ plan, ledger, afterResponse: () => {} });
+      const request = { ledger: createLedger(() => {}), afterResponse: () => {} };
+      const decision = await isolate.decide(request, async () => ({ kind: 'checks', checks }));
       if (decision.kind !== 'counted') return;
       sent.isAdmitted = decision.allowed;
       sent.countedAtMs = decision.nowMs;

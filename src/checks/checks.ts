@@ -13,6 +13,7 @@ import type { Services } from '../gateway/services.ts';
 import { waitOf } from '../gateway/throttle.ts';
 import { attempt } from '../http/guard.ts';
 import { atEachStore, createLedger, type Ledger, type PastCharge, settlementOf } from '../limiter/ledger.ts';
+import { type DecisionRequest, DoesNotFit, type MakePlan } from '../limiter/limiter.ts';
 import type { Regions } from '../limiter/region-calls.ts';
 import { createRulesRefresh, type Refreshed } from '../limiter/rules-refresh.ts';
 import { createChargeIds, type RegionCharge } from './charge-id.ts';
@@ -105,24 +106,27 @@ export function createChecks(services: CheckServices): Checks {
     const operation = call.isPeek ? 'peek' : 'take';
     const request = { regions, operation, ledger, afterResponse } as const;
     let planned: readonly PlannedCheck[] = [];
-    let mayRefresh = true;
-    let step = await limiter.begin(request);
-    while (step.kind === 'round') {
+    const decision = await decideBy(request, async ({ snapshot }) => {
       const options = { ipv6Prefix: services.ipv6Prefix, nowMs: now(), seatId: randomId };
-      const plan = await planChecks(step.snapshot, call.checks, options);
-      if (plan.problems.length > 0) {
-        expectNewer(plan.problems, mayRefresh ? await refresh(step.snapshot, request) : 'same');
-        mayRefresh = false;
-        step = await limiter.begin(request);
-        continue;
-      }
-      planned = plan.checks;
-      step = await limiter.decide(step, { kind: 'checks', checks: planned.map(({ check }) => check) });
-    }
-    const { decision } = step;
+      const { checks, problems } = await planChecks(snapshot, call.checks, options);
+      if (problems.length > 0) throw new DoesNotFit(snapshot, problems);
+      planned = checks;
+      return { kind: 'checks', checks: checks.map(({ check }) => check) };
+    });
     const subjects = subjectsOf(planned);
     if (!call.isPeek) attempt(log, tell, decision, subjects, { regions, afterResponse, startedAtMs });
     return toAnswer(decision, planned, await idOf(ledger, decision, subjects));
+  };
+
+  /** If the call does not fit the rules, looks once for newer ones that it fits. */
+  const decideBy = async (request: DecisionRequest, plan: MakePlan, mayRefresh = true): Promise<Decision> => {
+    try {
+      return await limiter.decide(request, plan);
+    } catch (error) {
+      if (!(error instanceof DoesNotFit)) throw error;
+      expectNewer(error.problems, mayRefresh ? await refresh(error.snapshot, request) : 'same');
+      return decideBy(request, plan, false);
+    }
   };
 
   /** Counts the call as the gateway counts a request. */

@@ -18,7 +18,7 @@ import { createFairBudget } from '../identity/allowance.ts';
 import { type Identity, type IdentityOptions, identify, planByIdentity } from '../identity/identity.ts';
 import { createDeadline } from '../limiter/deadline.ts';
 import { createLedger } from '../limiter/ledger.ts';
-import type { DecisionRequest, RequestPlan } from '../limiter/limiter.ts';
+import type { RequestPlan } from '../limiter/limiter.ts';
 import type { Regions } from '../limiter/region-calls.ts';
 
 const KEEP_MS = 1_000;
@@ -46,19 +46,6 @@ export function createQuota(services: QuotaServices) {
   const kept = createBoundedCache<string>(MAX_KEPT);
   const peeks = createFairBudget(MAX_PEEKS);
 
-  /** Decides by the rules at hand, and once more if they are outdated. Then it also looks up the caller again. */
-  const decide = async (request: DecisionRequest, whoCalls: () => Promise<Identity>) => {
-    let identity = await whoCalls();
-    let tier: string | undefined;
-    let step = await services.limiter.begin(request);
-    while (step.kind === 'round') {
-      identity = await whoCalls();
-      tier = step.snapshot.tierOf(identity.caller);
-      step = await services.limiter.decide(step, await planFor(identity, step.snapshot));
-    }
-    return { decision: step.decision, identity, tier };
-  };
-
   const planFor = (identity: Identity, snapshot: Snapshot): RequestPlan | Promise<RequestPlan> =>
     planByIdentity(identity, snapshot, { unverified: services.unverified, nowMs: now() }) ??
     planAll(snapshot, identity.caller, now());
@@ -66,7 +53,14 @@ export function createQuota(services: QuotaServices) {
   const peek = async ({ regions, whoCalls, afterResponse }: QuotaRequest): Promise<Response> => {
     const ledger = createLedger(() => {});
     const request = { regions, operation: 'peek', ledger, afterResponse } as const;
-    const { decision, identity, tier } = await decide(request, whoCalls);
+    let identity = await whoCalls();
+    let tier: string | undefined;
+    const decision = await services.limiter.decide(request, async ({ snapshot }) => {
+      // Newer rules may come with newer callers.
+      identity = await whoCalls();
+      tier = snapshot.tierOf(identity.caller);
+      return planFor(identity, snapshot);
+    });
     if (decision.kind === 'degraded') {
       services.log.degraded({ reason: decision.reason, region: regions[0].name });
       return unavailable(decision.reason, services);

@@ -68,25 +68,23 @@ export async function handleGateway(services: GatewayServices, asked: GatewayReq
   const startedAtMs = attempt(log, clock, services) ?? 0;
   const ledger = attempt(log, createLedger, (error: unknown) => log.error('charge-not-settled', error));
   if (!ledger) return passUncounted(services, asked);
-  const toDecide = { regions, operation: 'take', ledger, afterResponse } as const;
   let identity: Identity | undefined;
-  let decision: Decision;
-  // Awaits only promises, because awaiting a plain value would delay the rest of the request.
+  const planAs = (called: Identity, round: Round) => {
+    identity = called;
+    return plan(services, asked, round, called);
+  };
+  const makePlan = (round: Round) => {
+    const called = whoCalls(services, asked, round);
+    return called instanceof Promise ? called.then((one) => planAs(one, round)) : planAs(called, round);
+  };
+  let decision = UNDECIDED;
   try {
-    const first = limiter.begin(toDecide);
-    let step = first instanceof Promise ? await first : first;
-    // One more round if Redis says that the rules of this isolate are outdated.
-    while (step.kind === 'round') {
-      const called = whoCalls(services, asked, step);
-      identity = called instanceof Promise ? await called : called;
-      const planned = plan(services, asked, step, identity);
-      const deciding = limiter.decide(step, planned instanceof Promise ? await planned : planned);
-      step = deciding instanceof Promise ? await deciding : deciding;
-    }
-    ({ decision } = step);
+    const deciding = limiter.decide({ regions, operation: 'take', ledger, afterResponse }, makePlan);
+    // Awaits only a promise, because awaiting a plain value would delay the rest of the request.
+    decision = deciding instanceof Promise ? await deciding : deciding;
   } catch (error) {
-    // The limiter itself never fails. A look-up of the caller, or a digest, might.
-    decision = attempt(log, limiter.recover, toDecide, error) ?? UNDECIDED;
+    // The limiter recovers from every error, unless it fails while it does so.
+    reportBug(log, error);
   }
   const route = attempt(log, services.origins.routeOf, request.url, asked.matchPath);
   const incident = attempt(log, incidentOf, decision, identity);
@@ -187,7 +185,7 @@ async function isRefusedAnyway(
 ) {
   if (round.snapshot.listed(from.caller, services.now()) === 'deny') return true;
   const checks = await planAnybody(round.snapshot, plannedFor(services, asked, from));
-  return services.limiter.isKnownDenied(round, checks);
+  return round.isKnownDenied(checks);
 }
 
 function plan(

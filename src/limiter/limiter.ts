@@ -1,6 +1,57 @@
-// Decides a request in rounds. A round uses one set of rules and mostly makes one call to the nearest region. One
-// deadline covers all rounds. If the rules are outdated, there is one more round. If no region answers, this isolate
-// decides alone.
+// Decides whether a request may pass.
+//
+// # What it promises
+//
+// Every request gets a decision, within one deadline that also covers finding the caller. (Only a far region gets more
+// time, and rules that have lapsed.) No error of a region, of a plan or of the limiter itself makes a request fail: the
+// rules then say what happens (`onUnavailable`), and without rules the request goes on. A denied request keeps no
+// charge. What memory decides takes no call and no promise, unless a region must first confirm the rules.
+//
+// # In what order it asks
+//
+//  1. The plan. The caller of `decide` plans the request by the rules of the round: these checks, or a reason for a
+//     decision without checks (a list, a credential).
+//  2. Memory. Leases pay for checks: their units were charged in advance. A known denial denies without a call.
+//  3. The nearest region. One call counts all checks that memory leaves open. It also reads the announcement of the
+//     rules when that is due. If memory decides alone, a call of its own reads it.
+//  4. Other regions: the home of a counter that has moved, the owner of a counter that only one region has, and for a
+//     denied check the regions that still have a part of its limit.
+//  5. A stand-in, if the region that should count a check does not answer.
+//  6. This isolate alone, if no region answers. It knows only its own requests. A peek then gets no answer.
+//
+// All this is a round: one attempt by one set of rules. If a region announces newer rules, and they are loaded in time,
+// the charges of the round are given back, the request is planned again, and there is another round.
+//
+// # Why it never exceeds a limit
+//
+// A region judges and charges in one script, by its own clock: all checks of a call or none. Regions count with their
+// own parts, and the parts add up to the limit. A part moves to another region when no charge made with it counts any
+// more, or when that region has charged itself as much; it comes back in the same way. A leased unit is charged before a
+// request uses it. Memory alone can deny, but admits only what was charged. A call without an answer may have charged:
+// at worst its units are lost, never used twice. The exceptions are 5 and 6: while a counter cannot be reached, a
+// stand-in counts from zero, and an isolate alone counts as the rule says.
+//
+// # Who does what
+//
+//   limiter.ts         the order above; outdated rules; errors
+//   memory.ts          what memory knows about a request; known denials
+//   leases.ts          the leases of this isolate; lease-counter.ts: one counter and its pace; lease-upkeep.ts: how much
+//                      to lease, the next lease and units that are given back, after responses
+//   count.ts           counts checks in regions, until all are admitted or one is denied for good
+//   next-region.ts     which region to ask next about a check
+//   region-calls.ts    one call to one region, and what its answer means
+//   region-watch.ts    probes failed regions; knows how far away regions are, and how many isolates they have
+//   transfers.ts       parts that one region cedes to another; merging.ts: small limits that one region counts alone
+//   fallback.ts        decides in this isolate alone
+//   rules-in-force.ts  reads announcements and loads newer rules
+//   ledger.ts          all charges of one request; refunds, settles, renews and releases them
+//   deadline.ts        the time that is left; work that must survive its request
+//
+// # What must never be
+//
+// A request is admitted, as counted, with a check that nobody has counted. A peek charges something, or memory decides
+// it. Two requests share a ledger. Anybody but the ledger changes a charge. A round counts before the charges of the
+// round before it are on their way back. A request waits for a promise of another request: on Workers, it would hang.
 
 import {
   type CheckResult,
@@ -29,23 +80,14 @@ import { createCessions } from './transfers.ts';
 
 export interface Limiter {
   /**
-   * Returns the first round, or a decision if this isolate has no rules and cannot load any. Returns a promise only if
-   * the isolate has no rules yet.
+   * Plans the request, once in each round, and decides it. Returns a promise only if the plan is one, a region must
+   * count the checks or confirm the rules, or this isolate has no rules yet. Throws only `DoesNotFit`.
    */
-  begin(request: DecisionRequest): Step | Promise<Step>;
-  /**
-   * Returns the decision, or one more round if the rules are outdated. Returns a promise only if a region must count
-   * the checks or confirm the rules. Never throws.
-   */
-  decide(round: Round, plan: RequestPlan): Step | Promise<Step>;
-  /** Whether memory knows that one of these checks denies the request. */
-  isKnownDenied(round: Round, checks: readonly RuleCheck[]): boolean;
+  decide(request: DecisionRequest, plan: MakePlan): Decision | Promise<Decision>;
   /** What this isolate has leased and not used yet. */
   leased(): Leased;
   /** Units leased of one counter; undefined if its rule is never leased. */
   leasedOf(check: RuleCheck): number | undefined;
-  /** Decides after an error that came before the request had a plan. The request goes on. */
-  recover(request: DecisionRequest, error: unknown): Decision;
 }
 
 export interface LimiterOptions {
@@ -58,7 +100,7 @@ export interface LimiterOptions {
   readonly onShadow: (results: readonly CheckResult<RuleCheck>[], region: string) => void;
   /** Gets the error of a bug in Weir. The request goes on as its rules say. */
   readonly onBug: (error: unknown) => void;
-  /** See local-limiter.ts. */
+  /** See fallback.ts. */
   readonly capPerSecond: number;
   /** Called once. The census counts this isolate by its id. */
   readonly isolateId: () => string;
@@ -84,10 +126,15 @@ export function createLimiter(options: LimiterOptions): Limiter {
   const local = createLocalLimiter({ now, capPerSecond });
   let ownId: string | undefined;
 
-  const begin: Limiter['begin'] = (asked) => {
+  const decide: Limiter['decide'] = (asked, makePlan) => {
     const request = reporting(asked);
-    const snapshot = snapshots.current();
-    return snapshot ? firstRound(request, snapshot) : start(request);
+    try {
+      if (!request.ledger.isEmpty) throw new Error('another request has charges in this ledger');
+      const snapshot = snapshots.current();
+      return snapshot ? inRound(firstRound(request, makePlan, snapshot)) : start(request, makePlan);
+    } catch (error) {
+      return recover(error, { request });
+    }
   };
 
   /** Also reports the errors of work after the response. */
@@ -95,66 +142,85 @@ export function createLimiter(options: LimiterOptions): Limiter {
     return { regions, operation, ledger, afterResponse: (work) => afterResponse(work.catch(onBug)) };
   };
 
-  const start = async (request: DecisionRequest): Promise<Step> => {
+  const start = async (request: DecisionRequest, makePlan: MakePlan): Promise<Decision> => {
     try {
       const starting = rules.start(request);
       keepAlive(starting, request);
       const snapshot = await starting;
-      if (snapshot) return firstRound(request, snapshot);
+      if (snapshot) return await inRound(firstRound(request, makePlan, snapshot));
       return decided(request, degraded(request, { reason: 'no-rules' }));
     } catch (error) {
-      return decideDespite(error, request);
+      return recover(error, { request });
     }
   };
 
-  const firstRound = (request: DecisionRequest, snapshot: Snapshot): Round => {
+  const firstRound = (request: DecisionRequest, makePlan: MakePlan, snapshot: Snapshot): OpenRound => {
     const startedAtMs = now();
-    const deadline = createDeadline(deadlineMs, now, startedAtMs);
-    const probe = snapshots.probe();
-    return { kind: 'round', request, snapshot, deadline, startedAtMs, probe, delayedBy: undefined };
+    return {
+      request,
+      makePlan,
+      snapshot,
+      deadline: createDeadline(deadlineMs, now, startedAtMs),
+      startedAtMs,
+      probe: snapshots.probe(),
+      plan: UNPLANNED,
+      delayedBy: undefined,
+      isKnownDenied(checks) {
+        return memory.isKnownDenied(request, this.snapshot, checks);
+      },
+    };
   };
 
-  const decide: Limiter['decide'] = (round, plan) => {
+  const inRound = (round: OpenRound): Decision | Promise<Decision> => {
     try {
-      const known = memory.lookUp(round, checksOf(plan));
-      if (known.open.length > 0 && !known.denial) return byCall(round, plan, known);
-      const hearing = rules.hear(round);
-      if (hearing) return afterNews(round, plan, known, hearing);
-      return byMemory(round, plan, known) ?? byCall(round, plan, known);
+      const plan = round.makePlan(round);
+      return plan instanceof Promise ? whenPlanned(round, plan) : byPlan(round, plan);
     } catch (error) {
-      return decideDespite(error, round.request, plan);
+      return recover(error, round);
     }
+  };
+
+  const whenPlanned = async (round: OpenRound, planning: Promise<RequestPlan>): Promise<Decision> => {
+    try {
+      return await byPlan(round, await planning);
+    } catch (error) {
+      return recover(error, round);
+    }
+  };
+
+  const byPlan = (round: OpenRound, plan: RequestPlan): Decision | Promise<Decision> => {
+    round.plan = plan;
+    const known = memory.lookUp(round.request, round.snapshot, checksOf(plan));
+    if (known.open.length > 0 && !known.denial) return byCall(round, known);
+    const hearing = rules.hear(round);
+    if (hearing) return afterNews(round, known, hearing);
+    return byMemory(round, known) ?? byCall(round, known);
   };
 
   /** Decides without a call; undefined if a lease has ended meanwhile. */
-  const byMemory = (round: Round, plan: RequestPlan, known: Known): Step | undefined => {
-    const { leased, denial, shadow } = known;
-    if (leased.length === 0 || denial) return finish(round, uncounted(plan, denial), shadow);
+  const byMemory = (round: OpenRound, known: Known): Decision | undefined => {
+    const { leased, denial } = known;
+    if (leased.length === 0 || denial) return finish(round, known, uncounted(round.plan, denial));
     const used = leasing.use(leased, round.request);
-    return used && finish(round, judge(round, used), shadow);
+    return used && finish(round, known, judge(round, used));
   };
 
   /** Asks a region to confirm the rules before they decide, because the last confirmation is too old. */
-  const afterNews = async (
-    round: Round,
-    plan: RequestPlan,
-    known: Known,
-    hearing: Promise<Hearing>,
-  ): Promise<Step> => {
+  const afterNews = async (round: OpenRound, known: Known, hearing: Promise<Hearing>): Promise<Decision> => {
     try {
       const { news, delayedBy } = await hearing;
       round.delayedBy = delayedBy;
       if (news && (await rules.follow(news, round))) return await again(round);
-      return byMemory(round, plan, known) ?? (await byCall(round, plan, known));
+      return byMemory(round, known) ?? (await byCall(round, known));
     } catch (error) {
-      return decideDespite(error, round.request, plan);
+      return recover(error, round);
     }
   };
 
   /** Uses leases for the checks that have some, and counts the others. */
-  const byCall = async (round: Round, plan: RequestPlan, known: Known): Promise<Step> => {
+  const byCall = async (round: OpenRound, known: Known): Promise<Decision> => {
     const { request, probe } = round;
-    const { enforced, leased, open, shadow } = known;
+    const { enforced, leased, open } = known;
     try {
       const used = open.length > 0 ? leasing.use(leased, request) : undefined;
       const counted = await count(round, used ? open : enforced);
@@ -163,14 +229,11 @@ export function createLimiter(options: LimiterOptions): Limiter {
       const news = probe && counted.regions.length > 0 ? rules.learn(probe, counted.heard) : undefined;
       const isReplaced = news !== undefined && (await rules.follow(news, round));
       if (isReplaced || counted.isStopped) return await again(round);
-      return finish(round, judge(round, used, counted), shadow);
+      return finish(round, known, judge(round, used, counted));
     } catch (error) {
-      return decideDespite(error, round.request, plan);
+      return recover(error, round);
     }
   };
-
-  const decideDespite = (error: unknown, request: DecisionRequest, plan?: RequestPlan): Decided =>
-    decided(request, recover(request, error, plan && checksOf(plan)));
 
   /** A decision that takes no call to the counters. */
   const uncounted = (plan: RequestPlan, denial: Results | undefined): Unstamped => {
@@ -183,7 +246,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
     return { kind: 'counted', allowed: true, nowMs: now(), results: [] };
   };
 
-  const count = ({ request, deadline, probe }: Round, placed: readonly PlacedCheck[]) =>
+  const count = ({ request, deadline, probe }: OpenRound, placed: readonly PlacedCheck[]) =>
     regional.count({
       regions: request.regions,
       operation: request.operation,
@@ -198,7 +261,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
     });
 
   /** Decides by the leases used and by what the regions have counted. */
-  const judge = ({ request, startedAtMs }: Round, used: Results = [], counted?: Counted): Unstamped => {
+  const judge = ({ request, startedAtMs }: OpenRound, used: Results = [], counted?: Counted): Unstamped => {
     const { results: others = [], missing = [], failure } = counted ?? {};
     const results = used.length === 0 ? others : [...used, ...others];
     const allowed = !results.some(isDenying);
@@ -209,8 +272,13 @@ export function createLimiter(options: LimiterOptions): Limiter {
     return { kind: 'counted', allowed, nowMs, results, failedOver: failure };
   };
 
-  const finish = (round: Round, decision: Unstamped, shadow: readonly PlacedCheck[]): Step => {
+  const finish = (round: OpenRound, known: Known, decision: Unstamped): Decision => {
     const { request, snapshot, startedAtMs } = round;
+    const { enforced, leased, shadow } = known;
+    if (request.operation === 'peek' && (leased.length > 0 || known.denial || !request.ledger.isEmpty))
+      throw new Error('a peek was charged, or memory has decided it');
+    if (decision.kind === 'counted' && decision.allowed && decision.results.length < enforced.length)
+      throw new Error('nobody has counted a check of an admitted request');
     if (decision.allowed && shadow.length > 0) request.afterResponse(countShadow(request, shadow));
     const isStale = !snapshots.isConfirmed(startedAtMs);
     return decided(request, stamped(decision, snapshot.version, isStale, round.delayedBy));
@@ -236,7 +304,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
    * all the same; at worst, the first charge denies the request. If a refund is lost, the request stays charged twice
    * until its windows end. Side effects of a denial stay: a block goes on, and a counted denial stays counted.
    */
-  const again = async ({ probe, ...round }: Round): Promise<Round> => {
+  const again = async ({ probe, ...round }: OpenRound): Promise<Decision> => {
     const { request, snapshot } = round;
     // Waiting for lapsed rules is treated like a cold start: the deadline begins after it.
     const deadline = probe?.isLapsed ? createDeadline(deadlineMs, now) : round.deadline;
@@ -245,7 +313,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
       request.afterResponse(undone);
       await waitHalf(deadline, undone, undefined);
     }
-    return { ...round, deadline, snapshot: snapshots.current() ?? snapshot };
+    return inRound({ ...round, plan: UNPLANNED, deadline, snapshot: snapshots.current() ?? snapshot });
   };
 
   /** Decides a request that no region has counted. */
@@ -257,23 +325,26 @@ export function createLimiter(options: LimiterOptions): Limiter {
       ? local.decide({ ...what, ledger, isolates: regions[0].census.count(), regions: regions.length })
       : { kind: 'degraded', allowed: false, fallback: 'closed', reason: what.reason };
 
-  /** Decides as the rules say, if there are any. Otherwise the request goes on. */
-  const recover = (request: DecisionRequest, error: unknown, checks?: readonly RuleCheck[]): Decision => {
+  /** Decides as the rules of the plan say, if there is one. Otherwise the request goes on. */
+  const recover = (error: unknown, { request, plan = UNPLANNED }: Failed): Decision => {
+    if (error instanceof DoesNotFit) throw error;
     const reason = reasonOf(error);
     if (reason === 'internal-error') onBug(error);
+    let decision: Decision;
     try {
-      return degraded(request, { reason, checks });
+      decision = degraded(request, { reason, checks: checksOf(plan) });
     } catch (another) {
       onBug(another);
-      return degraded(request, { reason });
+      decision = degraded(request, { reason });
     }
+    return decided(request, decision);
   };
 
   /** A denied request keeps no charge. Failed regions are probed after the response. */
-  const decided = ({ regions, ledger, afterResponse }: DecisionRequest, decision: Decision): Decided => {
+  const decided = ({ regions, ledger, afterResponse }: DecisionRequest, decision: Decision): Decision => {
     if (!decision.allowed && !ledger.isEmpty) afterResponse(regional.undo(ledger));
     for (const { watch } of regions) watch.look(afterResponse);
-    return { kind: 'decided', decision };
+    return decision;
   };
 
   /** Reports this isolate to the census now and then, so that every isolate knows how many there are. */
@@ -285,52 +356,63 @@ export function createLimiter(options: LimiterOptions): Limiter {
     afterResponse(censusBoard.present(ownId, signal).then(census.tell, () => {}));
   };
 
-  return {
-    begin,
-    decide,
-    recover: (request, error) => decideDespite(error, reporting(request)).decision,
-    leased: leases.total,
-    leasedOf: leases.unitsOf,
-    isKnownDenied: memory.isKnownDenied,
-  };
+  return { decide, leased: leases.total, leasedOf: leases.unitsOf };
 }
+
+/** What an error leaves behind: a request, and its plan if it had one. */
+type Failed = Pick<OpenRound, 'request'> & Partial<OpenRound>;
 
 type Results = readonly CheckResult<RuleCheck>[];
 
-const NO_CHECKS: readonly RuleCheck[] = [];
+const UNPLANNED = { kind: 'checks', checks: [] } as const;
 const checksOf = (plan: RequestPlan): readonly RuleCheck[] =>
-  plan.kind === 'checks' ? plan.checks : NO_CHECKS;
+  plan.kind === 'checks' ? plan.checks : UNPLANNED.checks;
 
-// A request that needs a decision, and the steps to that decision.
+// A request that needs a decision, and how it is planned.
 
 export interface DecisionRequest {
   readonly regions: Regions;
   /** `peek` charges nothing. If no region answers, the isolate does not decide a `peek` in memory. */
   readonly operation: 'take' | 'peek';
-  /** Gets all charges, certain or in doubt. The limiter gives the charges of a denied request back. */
+  /** Empty at first. Gets all charges, certain or in doubt. The limiter gives the charges of a denied request back. */
   readonly ledger: Ledger;
   readonly afterResponse: AfterResponse;
+}
+
+/** One attempt to decide a request, with one set of rules. */
+export interface Round {
+  readonly snapshot: Snapshot;
+  readonly deadline: Deadline;
+  /** Whether memory knows that one of these checks denies the request. */
+  isKnownDenied(checks: readonly RuleCheck[]): boolean;
 }
 
 /** The checks of the request, or the reason for a decision without checks. */
 export type RequestPlan = Plan | RefusedCredential;
 
-/** One pass over a request, with one set of rules. */
-export interface Round {
-  readonly kind: 'round';
-  readonly request: DecisionRequest;
+/** The limiter recovers from what this throws, unless it is `DoesNotFit`. */
+export type MakePlan = (round: Round) => RequestPlan | Promise<RequestPlan>;
+
+/** These rules cannot plan the request. It keeps no charge and gets no decision. */
+export class DoesNotFit extends Error {
   readonly snapshot: Snapshot;
-  readonly deadline: Deadline;
+  readonly problems: readonly string[];
+
+  constructor(snapshot: Snapshot, problems: readonly string[]) {
+    super(problems.join('; '));
+    this.snapshot = snapshot;
+    this.problems = problems;
+  }
+}
+
+interface OpenRound extends Round {
+  readonly request: DecisionRequest;
+  readonly makePlan: MakePlan;
+  /** `UNPLANNED` until there is one. */
+  plan: RequestPlan;
   readonly startedAtMs: number;
   /** If there is one, the round reads the announcement in the call to Redis that it makes anyway. */
   readonly probe?: Probe | undefined;
   /** Why the request has waited longer for regions than it should. Set as soon as it is known. */
   delayedBy?: DegradedReason | undefined;
 }
-
-export interface Decided {
-  readonly kind: 'decided';
-  readonly decision: Decision;
-}
-
-export type Step = Round | Decided;

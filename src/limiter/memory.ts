@@ -5,10 +5,11 @@ import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import type { Outcome } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
+import type { Snapshot } from '../core/matching/snapshot.ts';
 import type { RegionalCount } from './count.ts';
 import type { Leasing } from './leases.ts';
 import { needsFollowUp } from './ledger.ts';
-import type { DecisionRequest, Round } from './limiter.ts';
+import type { DecisionRequest } from './limiter.ts';
 import type { PlacedCheck, Placing } from './next-region.ts';
 
 export interface Known {
@@ -23,16 +24,16 @@ export interface Known {
 }
 
 export interface DecisionMemory {
-  lookUp(round: Round, checks: readonly RuleCheck[]): Known;
+  lookUp(request: DecisionRequest, snapshot: Snapshot, checks: readonly RuleCheck[]): Known;
   /** Whether one of these checks denies the request. */
-  isKnownDenied(round: Round, checks: readonly RuleCheck[]): boolean;
+  isKnownDenied(request: DecisionRequest, snapshot: Snapshot, checks: readonly RuleCheck[]): boolean;
 }
 
 export interface DecisionMemoryOptions {
   readonly placing: Placing;
   readonly leasing: Leasing;
   readonly regional: Pick<RegionalCount, 'recall'>;
-  /** See known-denials.ts. */
+  /** See `Moment`. */
   readonly announcement: () => string;
 }
 
@@ -43,9 +44,12 @@ export function createDecisionMemory(options: DecisionMemoryOptions): DecisionMe
    * With several regions, shadow rules are counted after the response, so that no request waits for them. Rules that
    * settle later are counted now, because the ledger needs the charge.
    */
-  const placeAll = ({ request, snapshot }: Round, checks: readonly RuleCheck[]) => {
-    const { regions, operation } = request;
-    const place = (some: readonly RuleCheck[]) => placing.place(some, regions, snapshot.split);
+  const placeAll = (
+    { regions, operation }: DecisionRequest,
+    { split }: Snapshot,
+    checks: readonly RuleCheck[],
+  ) => {
+    const place = (some: readonly RuleCheck[]) => placing.place(some, regions, split);
     const mayWait = regions.length > 1 && operation === 'take';
     const isLater = (check: RuleCheck) => check.isShadow === true && mayWait && !needsFollowUp(check);
     if (!checks.some(isLater)) return { enforced: place(checks), shadow: [] };
@@ -61,13 +65,14 @@ export function createDecisionMemory(options: DecisionMemoryOptions): DecisionMe
       : undefined;
 
   return {
-    lookUp(round, checks) {
-      const { enforced, shadow } = placeAll(round, checks);
-      const leased = leasing.find(enforced, round.request);
+    lookUp(request, snapshot, checks) {
+      const { enforced, shadow } = placeAll(request, snapshot, checks);
+      const leased = leasing.find(enforced, request);
       const open = leased.length === 0 ? enforced : enforced.filter((one) => !leased.includes(one));
-      return { enforced, shadow, leased, open, denial: denialOf(round.request, open) };
+      return { enforced, shadow, leased, open, denial: denialOf(request, open) };
     },
-    isKnownDenied: (round, checks) => denialOf(round.request, placeAll(round, checks).enforced) !== undefined,
+    isKnownDenied: (request, snapshot, checks) =>
+      denialOf(request, placeAll(request, snapshot, checks).enforced) !== undefined,
   };
 }
 

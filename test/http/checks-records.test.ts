@@ -28,10 +28,7 @@ function open(checked: (call: CheckedCall) => void, decision = uncounted) {
     throw new Error('nobody calls this');
   };
   const checks = createChecks({
-    limiter: {
-      begin: () => ({ kind: 'decided', decision }),
-      ...{ decide: unused, isKnownDenied: unused, leased: unused, leasedOf: unused, recover: unused },
-    },
+    limiter: { decide: () => decision, leased: unused, leasedOf: unused },
     log: { ...SILENT_LOG, bug: (error) => void bugs.push(error) },
     telemetry: { ...SILENT, checked, corrected: (usage) => void corrected.push(usage) },
     snapshots: { ...snapshots, current: () => named },

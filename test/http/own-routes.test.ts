@@ -17,10 +17,6 @@ interface Ask {
   readonly authorization?: string;
 }
 
-const unused = () => {
-  throw new Error('nobody asks for this');
-};
-
 /** One isolate. Everything that a request could cost is counted. */
 function openIsolate({ adminHost }: Pick<Services, 'adminHost'> = {}) {
   const clock = { ms: 1_000_000 };
@@ -64,14 +60,10 @@ function openIsolate({ adminHost }: Pick<Services, 'adminHost'> = {}) {
       start: async () => undefined,
     } as unknown as Services['snapshots'],
     limiter: {
-      async begin() {
+      async decide() {
         calls.redis += 1;
-        const decision = { kind: 'unlimited', allowed: true, rulesVersion: 'v1', isStale: false } as const;
-        return { kind: 'decided', decision };
+        return { kind: 'unlimited', allowed: true, rulesVersion: 'v1', isStale: false };
       },
-      decide: unused,
-      isKnownDenied: unused,
-      recover: unused,
       leased: () => ({ counters: 0, units: 0 }),
       leasedOf: () => undefined,
     },

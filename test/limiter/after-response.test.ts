@@ -1,7 +1,9 @@
 // The limiter hands over its work after the response, so that the runtime waits for it. Regions answer late here, so
 // work that nobody waits for would be missing at the end.
+
 import { describe, expect, it } from 'vitest';
 import type { CounterCall } from '../../src/core/ports/region.ts';
+import type { MakePlan } from '../../src/limiter/limiter.ts';
 import {
   answers,
   type Behaviour,
@@ -11,20 +13,13 @@ import {
   hangingRun,
   START_MS,
 } from './fake-regions.ts';
-import {
-  createCheck,
-  createSource,
-  openIsolate,
-  type TestPlan,
-  timed,
-  useFakeTime,
-} from './limiter-harness.ts';
+import { createCheck, createSource, openIsolate, timed, useFakeTime } from './limiter-harness.ts';
 import { aloneIn, checkOf, near, openRegions } from './regional-isolate.ts';
 
 useFakeTime();
 const due = { expected: 'this', isOverdue: false, isLapsed: false, askedAtMs: START_MS };
 const planOf =
-  (check: ReturnType<typeof createCheck>): TestPlan =>
+  (check: ReturnType<typeof createCheck>): MakePlan =>
   async () => ({ kind: 'checks', checks: [check] });
 
 describe('the seat of a request', () => {
@@ -52,7 +47,7 @@ describe('the seat of a request', () => {
     const { decide, settle } = openIsolate(regions, { source });
     let passes = 0;
     // A second round has its own seat.
-    const plan: TestPlan = async () => {
+    const plan: MakePlan = async () => {
       passes += 1;
       return { kind: 'checks', checks: [{ ...seat, seatId: `seat-0000000000${passes}` }] };
     };

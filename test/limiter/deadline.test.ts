@@ -8,9 +8,10 @@ import type { Probe } from '../../src/core/ports/snapshot-source.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
 import { identify } from '../../src/identity/identity.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
+import type { MakePlan } from '../../src/limiter/limiter.ts';
 import { rounds } from '../rounds.ts';
 import { answers, createRegions, DEADLINE_MS, hangingRun, hangs, never, START_MS } from './fake-regions.ts';
-import { createCheck, createSource, openIsolate, type TestPlan, useFakeTime } from './limiter-harness.ts';
+import { createCheck, createSource, openIsolate, useFakeTime } from './limiter-harness.ts';
 
 useFakeTime();
 const overdue: Probe = { expected: 'this', isOverdue: true, isLapsed: false, askedAtMs: START_MS };
@@ -61,8 +62,8 @@ describe('a deadline', () => {
 
 /** The caller has an API key, and the directory takes this long to find the caller. */
 const planAfter =
-  (lookUp: () => Promise<Absent>): TestPlan =>
-  async (_, deadline) => {
+  (lookUp: () => Promise<Absent>): MakePlan =>
+  async ({ deadline }) => {
     const callers = { ofApiKey: lookUp, ofUser: lookUp };
     const request = new Request('https://weir.test/', { headers: { 'X-API-Key': 'k' } });
     await identify(readClientRequest(request), {
@@ -135,8 +136,8 @@ describe('a decision', () => {
     const { regions, asked } = createRegions({ read: hangs }, { read: hangs });
     const source = createSource();
     source.asks = overdue;
-    const plan: TestPlan = async (...asking) => {
-      await planAfter(never)(...asking);
+    const plan: MakePlan = async (round) => {
+      await planAfter(never)(round);
       return { kind: 'checks', checks: [] };
     };
     const { decision, tookMs } = await openIsolate(regions, { source }).decide({ plan });
@@ -149,7 +150,7 @@ describe('a decision', () => {
     const { regions, asked } = createRegions({ read: hangs }, { read: hangs });
     const source = createSource();
     source.asks = { ...overdue, isLapsed: true };
-    const plan: TestPlan = async () => ({ kind: 'checks', checks: [] });
+    const plan: MakePlan = async () => ({ kind: 'checks', checks: [] });
     const { tookMs } = await openIsolate(regions, { source }).decide({ plan });
     expect([asked, tookMs]).toEqual([['0 home read', '25 next read'], DEADLINE_MS]);
   });

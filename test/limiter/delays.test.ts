@@ -1,8 +1,10 @@
 // A decision says why the request was late, even if it was counted as usual in the end.
+
 import { describe, expect, it } from 'vitest';
 import type { CounterStore } from '../../src/core/ports/region.ts';
+import type { MakePlan } from '../../src/limiter/limiter.ts';
 import { answers, createRegions, DEADLINE_MS, fails, hangingRun, hangs } from './fake-regions.ts';
-import { createSource, openIsolate, type TestPlan, useFakeTime } from './limiter-harness.ts';
+import { createSource, openIsolate, useFakeTime } from './limiter-harness.ts';
 import { near, openRegions } from './regional-isolate.ts';
 
 useFakeTime();
@@ -15,7 +17,7 @@ const answersAfter =
     return answers()(call, signal);
   };
 const overdue = { expected: 'this', isOverdue: true, isLapsed: false, askedAtMs: 0 };
-const noRules: TestPlan = async () => ({ kind: 'checks', checks: [] });
+const noRules: MakePlan = async () => ({ kind: 'checks', checks: [] });
 
 describe('a request that a region counts late', () => {
   it.each([

@@ -1,12 +1,14 @@
 // How many callers wait for regions that do not answer: the few that open the breakers, and none after them.
+
 import { describe, expect, it, vi } from 'vitest';
+import type { MakePlan } from '../../src/limiter/limiter.ts';
 import { createRegion, createRegions, DEADLINE_MS, type FakeRegion, hangingRun } from './fake-regions.ts';
-import { createCheck, openIsolate, type TestPlan, useFakeTime } from './limiter-harness.ts';
+import { createCheck, openIsolate, useFakeTime } from './limiter-harness.ts';
 
 useFakeTime();
 /** Two requests a second, which no rule denies. */
 const EVERY_MS = 500;
-const plan: TestPlan = async () => ({
+const plan: MakePlan = async () => ({
   kind: 'checks',
   checks: [createCheck({ limit: 1_000_000 })],
 });

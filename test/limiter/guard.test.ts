@@ -1,15 +1,17 @@
 // A bug in Weir is no outage: the request goes on as its rules say, Weir reports the bug, and blames no region.
+
 import { describe, expect, it, vi } from 'vitest';
 import type { OnUnavailable } from '../../src/core/matching/rule.ts';
 import { CounterStoreError } from '../../src/core/ports/region.ts';
+import type { MakePlan } from '../../src/limiter/limiter.ts';
 import { createRegions } from './fake-regions.ts';
-import { createCheck, createSource, openIsolate, type TestPlan, useFakeTime } from './limiter-harness.ts';
+import { createCheck, createSource, openIsolate, useFakeTime } from './limiter-harness.ts';
 
 useFakeTime();
 const bug = new TypeError('x');
 const hasBug = () => Promise.reject(bug);
 const withRule =
-  (onUnavailable: OnUnavailable): TestPlan =>
+  (onUnavailable: OnUnavailable): MakePlan =>
   async () => ({ kind: 'checks', checks: [createCheck({ onUnavailable })] });
 
 describe('a bug on the way to a region', () => {

@@ -1,9 +1,11 @@
 // The ledger sends each change of a charge to the counters that hold it, wherever the decision was made, and never
 // throws.
+
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { CounterStore } from '../../src/core/ports/region.ts';
 import { createLocalLimiter } from '../../src/limiter/fallback.ts';
+import type { MakePlan } from '../../src/limiter/limiter.ts';
 import { createRegion } from './fake-regions.ts';
 import {
   charged,
@@ -15,7 +17,7 @@ import {
   settled,
   spending,
 } from './ledger-harness.ts';
-import { openIsolate, type TestPlan, timed } from './limiter-harness.ts';
+import { openIsolate, timed } from './limiter-harness.ts';
 import { createRuleCheck, START_MS } from './rule-checks.ts';
 
 beforeEach(() => {
@@ -198,7 +200,7 @@ it('the ledger leaves no seat in either region after a decision that failed over
     limit: 2,
     rule: { spill: false },
   });
-  const plan: TestPlan = async () => ({ kind: 'checks', checks: [held] });
+  const plan: MakePlan = async () => ({ kind: 'checks', checks: [held] });
   const { decision, ledger } = await isolate.decide({ plan });
   expect(decision).toMatchObject({ kind: 'counted', allowed: true, failedOver: 'timeout' });
   const others = { ...held, limit: 1, seatId: 'seat-99999999999' };

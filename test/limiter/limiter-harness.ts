@@ -1,12 +1,16 @@
 // A limiter on fake regions, in fake time. Fakes are only for faults and clocks.
 import { afterEach, beforeEach, vi } from 'vitest';
-import { decideInRounds, type PlannedDecision } from '../../local/decide-in-rounds.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
 import type { CompiledRule, Snapshot } from '../../src/core/matching/snapshot.ts';
 import type { Probe, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
-import { createLedger, type Ledger } from '../../src/limiter/ledger.ts';
-import { createLimiter, type LimiterOptions } from '../../src/limiter/limiter.ts';
+import { createLedger } from '../../src/limiter/ledger.ts';
+import {
+  createLimiter,
+  type DecisionRequest,
+  type LimiterOptions,
+  type MakePlan,
+} from '../../src/limiter/limiter.ts';
 import type { LimiterRegion, Regions } from '../../src/limiter/region-calls.ts';
 import { DEADLINE_MS, type FakeRegion, START_MS } from './fake-regions.ts';
 
@@ -92,8 +96,8 @@ export function createSource(changes: Partial<SnapshotSource> = {}): FakeSource 
   };
 }
 
-export type TestPlan = PlannedDecision['plan'];
-export interface TestRequest extends Partial<PlannedDecision> {
+export interface TestRequest extends Partial<DecisionRequest> {
+  readonly plan?: MakePlan;
   /** From now on, the limiter calls this with the results of shadow rules. */
   readonly onShadow?: LimiterOptions['onShadow'];
 }
@@ -117,27 +121,24 @@ export function openIsolate(
     ...options,
   });
   let tellShadow: LimiterOptions['onShadow'] = () => {};
-  const plan: TestPlan = async () => ({ kind: 'checks', checks: [createCheck()] });
+  const usual: MakePlan = async () => ({ kind: 'checks', checks: [createCheck()] });
   return {
     limiter,
     source,
     errors,
     settle: () => settleAll(later, regions),
     /** The decision, how long it took, and what was charged. */
-    async decide({ onShadow, ...request }: TestRequest = {}) {
+    async decide({ onShadow, plan = usual, ...changes }: TestRequest = {}) {
       if (onShadow) tellShadow = onShadow;
-      const ledger: Ledger = request.ledger ?? createLedger((error) => void errors.push(error));
-      const decided = await timed(() =>
-        decideInRounds(limiter, {
-          regions,
-          operation: 'take',
-          plan,
-          afterResponse: (work) => void later.push(work),
-          ...request,
-          ledger,
-        }),
-      );
-      return { ...decided, ledger };
+      const request: DecisionRequest = {
+        regions,
+        operation: 'take',
+        ledger: createLedger((error) => void errors.push(error)),
+        afterResponse: (work) => void later.push(work),
+        ...changes,
+      };
+      const decided = await timed(async () => limiter.decide(request, plan));
+      return { ...decided, ledger: request.ledger };
     },
   };
 }

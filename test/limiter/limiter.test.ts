@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { decideInRounds } from '../../local/decide-in-rounds.ts';
 import type { Outcome } from '../../src/core/counting/check.ts';
 import type { Plan } from '../../src/core/matching/plan.ts';
 import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
@@ -7,7 +6,8 @@ import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
 import type { AnnouncementBoard } from '../../src/core/ports/region.ts';
 import { type CounterStore, CounterStoreError } from '../../src/core/ports/region.ts';
 import type { Probe, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
-import { createLimiter } from '../../src/limiter/limiter.ts';
+import { createLedger } from '../../src/limiter/ledger.ts';
+import { createLimiter, type DecisionRequest } from '../../src/limiter/limiter.ts';
 import { createRegion } from './fake-regions.ts';
 import { snapshotOf } from './limiter-harness.ts';
 
@@ -93,12 +93,16 @@ async function decide(situation: Situation) {
     isolateId: () => 'isolate-1',
     now: () => 0,
   };
-  const decision = await decideInRounds(createLimiter({ snapshots, ...options }), {
+  const request: DecisionRequest = {
     regions: [region],
     operation: 'take',
-    plan: async () => situation.plan ?? { kind: 'checks', checks: [check] },
+    ledger: createLedger(() => {}),
     afterResponse: (work) => void later.push(work),
-  });
+  };
+  const decision = await createLimiter({ snapshots, ...options }).decide(
+    request,
+    async () => situation.plan ?? { kind: 'checks', checks: [check] },
+  );
   const beforeResponse = [...asked];
   await Promise.all(later);
   return { decision, beforeResponse, asked };

@@ -1,11 +1,13 @@
 // An idle isolate whose rules turn out to be outdated. The counters are in memory, and tests read every unit.
+
 import { vi } from 'vitest';
 import type { Check } from '../../src/core/counting/check.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { CounterStore } from '../../src/core/ports/region.ts';
 import type { Probe } from '../../src/core/ports/snapshot-source.ts';
+import type { MakePlan } from '../../src/limiter/limiter.ts';
 import { hangs, START_MS } from './fake-regions.ts';
-import { createSource, openIsolate, type TestPlan, type TestRequest } from './limiter-harness.ts';
+import { createSource, openIsolate, type TestRequest } from './limiter-harness.ts';
 import { createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
 import { checkOf } from './regional-isolate.ts';
 
@@ -25,7 +27,7 @@ export function open({ before, after, regions: names = ['us'] }: World) {
   source.asks = overdue;
   const isolate = openIsolate(seenFrom(regions, 0), { source });
   let seats = 0;
-  const plan: TestPlan = async ({ version }) => ({
+  const plan: MakePlan = async ({ snapshot: { version } }) => ({
     kind: 'checks',
     // Each round has its own seats.
     checks: (version === 'old' ? before : after).map((check) =>

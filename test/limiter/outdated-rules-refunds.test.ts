@@ -2,6 +2,8 @@
 // refunds, and any rules before and after.
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
+import type { Snapshot } from '../../src/core/matching/snapshot.ts';
+import { DoesNotFit, type MakePlan } from '../../src/limiter/limiter.ts';
 import { rounds } from '../rounds.ts';
 import { DEADLINE_MS, fails, LATE_MS } from './fake-regions.ts';
 import { useFakeTime } from './limiter-harness.ts';
@@ -19,7 +21,34 @@ import { checkOf } from './regional-isolate.ts';
 
 useFakeTime();
 
+/** By the old rules one check, by the new ones an error. */
+const failing =
+  (errorOf: (snapshot: Snapshot) => Error): MakePlan =>
+  async ({ snapshot }) => {
+    if (snapshot.version === 'new') throw errorOf(snapshot);
+    return { kind: 'checks', checks: [kept] };
+  };
+
 describe('a refund', () => {
+  it('is made if the new rules do not fit the request, which then gets no decision', async () => {
+    const { us, decide, settle, errors } = open({ before: [], after: [] });
+    const plan = failing((snapshot) => new DoesNotFit(snapshot, ['x']));
+    await expect(decide({ plan })).rejects.toMatchObject({ problems: ['x'], snapshot: { version: 'new' } });
+    await settle();
+    expect([used(kept, us), errors]).toEqual([0, []]);
+  });
+
+  it('is made if the plan by the new rules has a bug, and the request goes on', async () => {
+    const { us, decide, settle, errors } = open({ before: [], after: [] });
+    const bug = new TypeError('x');
+    expect(await decide({ plan: failing(() => bug) })).toMatchObject({
+      reason: 'internal-error',
+      allowed: true,
+    });
+    await settle();
+    expect([used(kept, us), errors]).toEqual([0, [bug]]);
+  });
+
   it('that is slow delays the decision by up to half of the time that is left', async () => {
     const last = checkOf('kept', { limit: 1 });
     const { us, decide, settle } = open({ before: [last], after: [last] });

@@ -2,8 +2,9 @@
 // limit, and a caller in one region can use all of it.
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import { decideInRounds } from '../../local/decide-in-rounds.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import { createLedger } from '../../src/limiter/ledger.ts';
+import type { DecisionRequest } from '../../src/limiter/limiter.ts';
 import { rounds } from '../rounds.ts';
 import { createRandom } from './denial-systems.ts';
 import { START_MS } from './fake-regions.ts';
@@ -43,12 +44,13 @@ async function send({ longestMs, checks, deadlineMs, ...world }: World) {
     const [at, isolate] = [upTo(world.nearest - 1), isolates[upTo(world.isolates - 1)]];
     await new Promise((resolve) => setTimeout(resolve, upTo(world.withinMs)));
     if (!isolate) throw new Error('there is no such isolate');
-    const decision = await decideInRounds(isolate.limiter, {
+    const request: DecisionRequest = {
       regions: seenFrom(regions, at),
       operation: 'take',
-      plan: async () => ({ kind: 'checks', checks }),
+      ledger: createLedger(() => {}),
       afterResponse: (work) => void work.catch(() => {}),
-    });
+    };
+    const decision = await isolate.limiter.decide(request, async () => ({ kind: 'checks', checks }));
     return decision.allowed;
   });
   await vi.advanceTimersByTimeAsync(59_000);

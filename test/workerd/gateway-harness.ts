@@ -40,21 +40,13 @@ export async function send(situation: Situation) {
   const deadline = { totalMs: 250, remainingMs: () => 1_000, signal: () => AbortSignal.timeout(1_000) };
   const services = {
     limiter: {
-      begin: async (request) => ({
-        kind: 'round',
-        request,
-        snapshot: snapshotOf('v1'),
-        deadline,
-        startedAtMs: 0,
-      }),
-      async decide({ request }) {
-        situation.charge?.(request.ledger);
-        return { kind: 'decided', decision };
+      async decide({ ledger }, plan) {
+        await plan({ snapshot: snapshotOf('v1'), deadline, isKnownDenied: () => false });
+        situation.charge?.(ledger);
+        return decision;
       },
-      isKnownDenied: () => false,
       leased: () => ({ counters: 0, units: 0 }),
       leasedOf: () => undefined,
-      recover: () => decision,
     },
     identity: {
       callers: { ofApiKey: async () => UNAVAILABLE, ofUser: async () => UNAVAILABLE },
