@@ -118,12 +118,12 @@ const bugs = ({ lines }: Told) => lines.filter((line) => line.includes('"event":
 
 /** Passing the request on is what these do. If they fail, nobody else can do it. */
 const PASSES_ON =
-  /^services\.origins\.forward$|^http\/origins\.ts (proxy|create\w+)$|^wiring\.ts createOrigins$/;
+  /^services\.origins\.forward$|^proxy\/origins\.ts (proxy|create\w+)$|^wiring\/isolate\.ts createOrigins$/;
 /** The sum of all that is tested here, and the guard itself. */
 const WHOLE =
   / (handleGateway|passUncounted|passAndFollowUp|clock|forward|readAnswer|passPlainly|attempt|attemptLater|reportBug|runAfterResponse)$/;
 /** Names the isolate in work that goes on long after a response, perhaps that of an earlier request. */
-const LATER = /^wiring\.ts randomId$/;
+const LATER = /^wiring\/isolate\.ts randomId$/;
 /** Nobody can log that the log fails. */
 const LOGS = /^services\.log\.|\bcreateLog$/;
 /** The runtime does nothing after the response, not even give a seat back. The seat expires. */
@@ -276,7 +276,7 @@ describe('the platform passes a request on', () => {
     const passed = { isPassed: true, isThrown: true, status: 500 };
     expect(await isPassed(zone, unsent)).toEqual(passed);
     expect(await isPassed(posted, unsent)).toEqual(passed);
-    expect(await isPassed(zone, { name: 'wiring.ts createOrigins', mode: 'throws' })).toEqual(passed);
+    expect(await isPassed(zone, { name: 'wiring/isolate.ts createOrigins', mode: 'throws' })).toEqual(passed);
   });
 
   it('never to another origin, never twice, and never if the request is denied', async () => {
@@ -285,9 +285,9 @@ describe('the platform passes a request on', () => {
     const late: Fault = { ...unsent, mode: 'fails late' };
     expect(await isPassed(posted, late)).toEqual({ ...answered, status: 502 });
     const own = { ...zone, path: '/_weir/admin' };
-    const cold: Fault = { name: 'wiring.ts createOrigins', mode: 'throws' };
+    const cold: Fault = { name: 'wiring/isolate.ts createOrigins', mode: 'throws' };
     expect(await isPassed(own, cold)).toEqual({ isPassed: false, isThrown: true, status: 500 });
-    const refused: Fault = { name: 'http/gateway.ts refusal', mode: 'throws' };
+    const refused: Fault = { name: 'gateway/gateway.ts refusal', mode: 'throws' };
     expect(await isPassed({ ...zone, path: '/plain' }, refused, DENIED_IP)).toEqual({
       ...answered,
       status: 429,

@@ -13,7 +13,7 @@ export interface OpenOptions {
   readonly token?: string;
   readonly theme?: 'light' | 'dark';
   readonly width?: number;
-  /** Logs in again, for a test that ends the session. */
+  /** Logs in again, for a test that ends the session or closes the page. */
   readonly isFresh?: boolean;
   /** The e-mail address of a person whom Cloudflare Access lets in, without a log-in. */
   readonly accessTo?: string;
@@ -24,8 +24,8 @@ export interface PageTest extends AsyncDisposable {
   /** Localhost, because browsers keep secure cookies there without TLS. */
   readonly url: string;
   /**
-   * Opens the page, logged in, and closes the one opened before. `trouble` collects what the page itself does wrong
-   * (errors, violations of the policy).
+   * Opens the page, logged in. It ends with the test. `trouble` collects what the page itself does wrong (errors,
+   * violations of the policy).
    */
   open(options?: OpenOptions): Promise<OpenedPage>;
 }
@@ -49,14 +49,13 @@ export async function startPageTest(): Promise<PageTest> {
   const [weir, browser] = await Promise.all([startWeir(variables, { hasPage: true }), startChromium()]);
   cleanup.use(weir);
   cleanup.defer(() => browser.close());
-  /** By token: the cookies of a person who has logged in with it before. */
-  const sessions: Sessions = new Map();
+  const tabs: Tabs = new Map();
   const url = (weir.isolates.urls['one'] ?? '').replace('127.0.0.1', 'localhost');
   const owned = cleanup.move();
   return {
     weir,
     url,
-    open: (options) => openPage({ browser, url, sessions, access }, options),
+    open: (options) => openPage({ browser, url, tabs, access }, options),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
@@ -67,42 +66,47 @@ export async function startChromium(): Promise<Browser> {
   return chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
 }
 
-type Sessions = Map<string, Awaited<ReturnType<BrowserContext['storageState']>>>;
+/**
+ * By token and whether scripts run: a tab in which a person has logged in before. The next test loads the page in it
+ * anew. A tab of its own for each test would start a process of the browser each time, which compiles all scripts.
+ */
+type Tabs = Map<string, Page>;
 
 interface Opening {
   readonly browser: Browser;
   readonly url: string;
-  readonly sessions: Sessions;
+  readonly tabs: Tabs;
   readonly access: AccessTest;
 }
 
 async function openPage(opening: Opening, options: OpenOptions = {}): Promise<OpenedPage> {
-  const { browser, url, sessions, access } = opening;
-  const { token = TOKEN, theme = 'light', width = 1200, isFresh = false, accessTo } = options;
-  const storageState = isFresh || accessTo !== undefined ? undefined : sessions.get(token);
-  const mustLogIn = !storageState && accessTo === undefined;
-  const context = await browser.newContext({
-    colorScheme: theme,
-    viewport: { width, height: 800 },
-    ...(storageState && { storageState }),
-    ...(accessTo !== undefined && { extraHTTPHeaders: await access.headersOf(accessTo) }),
-  });
-  // A page that stays open would go on asking the Worker and drawing curves beside the following tests.
-  onTestFinished(() => context.close());
-  context.setDefaultTimeout(60_000);
-  const page = await context.newPage();
+  const { url, tabs } = opening;
+  const { token = TOKEN, theme = 'light', width = 1200 } = options;
+  const { isFresh = false, accessTo } = options;
+  const isKept = !isFresh && accessTo === undefined;
+  const kept = isKept ? tabs.get(token) : undefined;
+  const page = kept ?? (await newTab(opening, options));
+  const context = page.context();
   const trouble: string[] = [];
   page.on('pageerror', (error) => trouble.push(error.message));
   page.on('console', (message) => {
     if (/Content Security Policy|Uncaught/.test(message.text())) trouble.push(message.text());
   });
+  // A page that stays open would go on asking the Worker and drawing curves beside the following tests.
+  onTestFinished(async () => {
+    if (!isKept) return context.close();
+    for (const event of ['pageerror', 'console', 'dialog'] as const) page.removeAllListeners(event);
+    await page.goto('about:blank');
+  });
+  await page.emulateMedia({ colorScheme: theme });
+  await page.setViewportSize({ width, height: 800 });
   await page.goto(`${url}/_weir/`);
-  if (mustLogIn) {
+  if (!kept && accessTo === undefined) {
     await page.fill('#token', token);
     await page.click('button:has-text("Log in")');
   }
   await page.waitForSelector('h1:has-text("Overview")');
-  if (mustLogIn && !isFresh) sessions.set(token, await context.storageState());
+  if (isKept) tabs.set(token, page);
   return {
     page,
     context,
@@ -111,4 +115,13 @@ async function openPage(opening: Opening, options: OpenOptions = {}): Promise<Op
       await page.goto(`${url}/_weir/${hash}`);
     },
   };
+}
+
+/** In a context of its own: nobody has logged in there. */
+async function newTab({ browser, access }: Opening, { accessTo }: OpenOptions) {
+  const context = await browser.newContext({
+    ...(accessTo !== undefined && { extraHTTPHeaders: await access.headersOf(accessTo) }),
+  });
+  context.setDefaultTimeout(60_000);
+  return await context.newPage();
 }

@@ -10,7 +10,6 @@ import { ROOT, WORKER_BUILD } from '../../../local/worker-build.ts';
 const FILES = [
   'src/wiring/isolate.ts',
   'src/hono.ts',
-  'src/wiring/isolate.ts',
   'src/gateway/app.ts',
   'src/gateway/gateway.ts',
   'src/proxy/origins.ts',

@@ -69,7 +69,7 @@ it.each(['light', 'dark'] as const)(
 );
 
 it('the overview takes few requests and bytes', async () => {
-  const { page, context } = await test.open();
+  const { page, context } = await test.open({ isFresh: true });
   const fresh = await context.newPage();
   let bytes = 0;
   let requests = 0;
