@@ -62,8 +62,9 @@ export async function startPageTest(): Promise<PageTest> {
 
 export async function startChromium(): Promise<Browser> {
   const executablePath = await findOrInstallChromium({ say: (line) => console.log(line) });
-  // Root has no sandbox, and small machines have little shared memory.
-  return chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+  // Root has no sandbox, and small machines have little shared memory. To play a graphics card takes processor time.
+  const args = ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu', '--in-process-gpu'];
+  return chromium.launch({ executablePath, args: [...args, '--disable-software-rasterizer'] });
 }
 
 /**

@@ -31,10 +31,10 @@ type State = Awaited<ReturnType<BrowserContext['storageState']>>;
 const states = new Map<string, State>();
 
 /** A browser in which somebody has logged in at the page. */
-async function logIn(url: string): Promise<BrowserContext> {
+async function logIn(url: string, { isKept = false } = {}): Promise<BrowserContext> {
   const storageState = states.get(url);
   const context = await browser.newContext(storageState && { storageState });
-  onTestFinished(() => context.close());
+  if (!isKept) onTestFinished(() => context.close());
   context.setDefaultTimeout(60_000);
   if (storageState) return context;
   const page = await context.newPage();
@@ -45,6 +45,22 @@ async function logIn(url: string): Promise<BrowserContext> {
   await page.close();
   states.set(url, await context.storageState());
   return context;
+}
+
+/** By address: a proxied page in a browser in which a person has logged in, for tests that leave nothing behind there. */
+const tabs = new Map<string, Page>();
+
+/** Loads the page anew, in the same tab: each new one starts a process of the browser. */
+async function openKept(url: string, search = ''): Promise<Page> {
+  const kept = tabs.get(url) ?? (await (await logIn(url, { isKept: true })).newPage());
+  tabs.set(url, kept);
+  onTestFinished(async () => {
+    const others = kept.context().pages();
+    await Promise.all(others.filter((page) => page !== kept).map((page) => page.close()));
+  });
+  await kept.goto(`${url}/${search}`);
+  expect(await kept.title()).toBe('A proxied page');
+  return kept;
 }
 
 async function openProxied(context: BrowserContext, url: string): Promise<Page> {
@@ -108,12 +124,12 @@ describe('without ADMIN_HOST, on the host of the API', () => {
   afterAll(() => weir?.[Symbol.asyncDispose]());
 
   it('a script on a proxied page reads no document of the page, and nothing of the admin route', async () => {
-    const page = await openProxied(await logIn(url), `${url}/`);
+    const page = await openKept(url);
     expect(await steal(page, '')).toEqual([]);
   });
 
   it('a script on a proxied page changes nothing', async () => {
-    const page = await openProxied(await logIn(url), `${url}/`);
+    const page = await openKept(url);
     expect(await change(page, '')).toEqual([403, 403, 403, 403]);
     await expectUntouched(weir, API_HOST);
   });
@@ -121,7 +137,7 @@ describe('without ADMIN_HOST, on the host of the API', () => {
   it.each(['unsafe-none', 'same-origin'])(
     'a proxied page with the opener policy "%s" reads no window with the page',
     async (policy) => {
-      const page = await openProxied(await logIn(url), `${url}/?Cross-Origin-Opener-Policy=${policy}`);
+      const page = await openKept(url, `?Cross-Origin-Opener-Policy=${policy}`);
       expect(await readPopup(page, url)).toBe('');
     },
   );
@@ -129,9 +145,8 @@ describe('without ADMIN_HOST, on the host of the API', () => {
   it.each(['/admin/rules', '/admin/export', '/admin/nothing', '/metrics', '/health'])(
     'a proxied page reads no window in which it has opened %s, although the person sees it there',
     async (path) => {
-      const context = await logIn(url);
-      const page = await openProxied(context, `${url}/`);
-      const opening = context.waitForEvent('page');
+      const page = await openKept(url);
+      const opening = page.context().waitForEvent('page');
       await page.evaluate(`popUp('/_weir${path}')`);
       const popup = await opening;
       await popup.waitForLoadState();
