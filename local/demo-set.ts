@@ -3,8 +3,9 @@
 import { and, eq, inArray, like, ne, notInArray, notLike } from 'drizzle-orm';
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres';
 import pg from 'pg';
-import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../src/identity/api-key.ts';
+import { hashApiKey, prefixOf } from '../src/identity/api-key.ts';
 import { apiKeys, routes, rules, tenants, tiers, users } from '../src/rules/tables/tables.ts';
+import { type DemoKey, demoKeys, KEYS } from './demo-keys.ts';
 
 const TIERS = [
   { name: 'free', displayName: 'Free', isDefault: true, limits: { 'calls-per-minute': 10 } },
@@ -57,25 +58,6 @@ const ROUTES = [
   { name: 'demo: a Worker', prefix: '/worker', stripPrefix: '/worker', origin: 'service:DEMO' },
   { name: 'demo: the zone', prefix: '/zone', origin: 'pass' },
 ];
-
-/** For local development only. They are no secret, because every clone has the same ones. */
-const KEYS = [
-  { name: 'demo: ada, premium', letter: 15, userId: 'ada' },
-  { name: 'demo: acme, enterprise', letter: 4, tenantId: 'acme' },
-];
-
-export interface DemoKey {
-  readonly name: string;
-  readonly key: string;
-}
-
-export const demoKeys = (): Promise<DemoKey[]> =>
-  Promise.all(
-    KEYS.map(async ({ name, letter }) => ({
-      name,
-      key: await createApiKey(new Uint8Array(API_KEY_RANDOM_BYTES).fill(letter)),
-    })),
-  );
 
 /** Resolves to whether the demo set is there, whether new or from an earlier run. */
 export async function seedDemoSet(databaseUrl: string): Promise<boolean> {

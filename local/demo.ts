@@ -1,7 +1,7 @@
 // `npm run demo`: sends lively traffic of several callers and regions to a running `npm run dev`, so that the page has
 // something to show. Each caller behaves differently, and one never stops hammering.
 import { parseArgs } from 'node:util';
-import { type DemoKey, demoKeys } from './demo-set.ts';
+import { type DemoKey, demoKeys } from './demo-keys.ts';
 import { type SteadyResult, steadyLoad } from './steady-load.ts';
 
 const HELP = `npm run demo [-- --minutes 10] [--per-second 40]

@@ -73,7 +73,7 @@ async function start(settings: Settings, options: StartOptions): Promise<LocalWo
   const [{ startStack }, { startWorker }, { demoKeys }] = await Promise.all([
     import('./stack.ts'),
     import('./worker.ts'),
-    import('./demo-set.ts'),
+    import('./demo-keys.ts'),
   ]);
   const stack = cleanup.use(await startStack({ ...settings, fresh, lua, cluster, say, signal }));
   cleanup.defer(keepAlive(stack.regions));

@@ -1,5 +1,5 @@
 // Prints the guide at the end of `npm run dev`: where each part runs, and what to try first.
-import type { DemoKey } from './demo-set.ts';
+import type { DemoKey } from './demo-keys.ts';
 import type { Stack } from './stack.ts';
 
 export interface GuideOptions {
