@@ -5,15 +5,11 @@ import type { MiddlewareHandler } from 'hono';
 import type { JWTPayload, JWTVerifyOptions } from 'jose';
 import { isSameText, textFromBase64 } from '../core/digest.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
-import {
-  createTokenFinder,
-  hasAdminCredentials,
-  isByScript,
-  parseAuthorization,
-} from '../http/authorization.ts';
+import { hasAdminCredentials, isByScript, parseAuthorization } from '../http/authorization.ts';
 import { tooManyAttempts, UNAUTHORIZED } from '../http/internal-problems.ts';
 import { problem } from '../http/problem.ts';
 import { cookieIn } from '../http/session-cookie.ts';
+import { createTokenFinder } from '../http/token-finder.ts';
 import { createKeyCache, verifyByKeys } from '../identity/jwks.ts';
 import type { AccessOptions, Actor, AdminEnv, AdminServices, AdminToken } from './app.ts';
 import { createAttemptGuard } from './failed-attempts.ts';

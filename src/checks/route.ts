@@ -4,10 +4,11 @@ import { OWN_PREFIX } from '../core/matching/resource.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { unknownRegion } from '../gateway/refusals.ts';
 import type { CheckToken, Services } from '../gateway/services.ts';
-import { createTokenFinder, parseAuthorization } from '../http/authorization.ts';
+import { parseAuthorization } from '../http/authorization.ts';
 import { tooManyAttempts, UNAUTHORIZED } from '../http/internal-problems.ts';
 import { problem } from '../http/problem.ts';
 import { readAtMost } from '../http/read-at-most.ts';
+import { createTokenFinder } from '../http/token-finder.ts';
 import { type Checks, createChecks } from './checks.ts';
 import { CheckError, readCall, readKeyHeader, readRefunding, readSettling } from './messages.ts';
 

@@ -1,7 +1,6 @@
 // Parses the Authorization header, for users' tokens, admins and checks alike. Anybody may send one, so it has no
 // pattern with two repetitions that both match blanks: such a pattern takes quadratic time.
 
-import { digest, isSameBytes } from '../core/digest.ts';
 import { cookieIn, type SessionCookie } from './session-cookie.ts';
 
 export interface Authorization {
@@ -47,21 +46,4 @@ export function isByScript({ headers }: Pick<Request, 'headers'>): boolean {
   const destination = headers.get('Sec-Fetch-Dest');
   const isElsewhere = destination !== null && destination !== 'document';
   return isElsewhere || headers.has('Service-Worker-Navigation-Preload');
-}
-
-// Finds the owner of a token. It compares all bytes of all digests, so that the time reveals nothing about content,
-// length or position.
-
-export function createTokenFinder<T extends { readonly token: string }>(tokens: readonly T[]) {
-  let digests: readonly Uint8Array[] | undefined;
-
-  return async (given: string): Promise<T | undefined> => {
-    digests ??= await Promise.all(tokens.map(({ token }) => digest('SHA-256', token)));
-    const wanted = await digest('SHA-256', given);
-    let found = -1;
-    digests.forEach((one, i) => {
-      found = isSameBytes(one, wanted) ? i : found;
-    });
-    return tokens[found];
-  };
 }

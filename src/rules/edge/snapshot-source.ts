@@ -199,24 +199,3 @@ function newestFirst(found: readonly PromiseSettledResult<Announcement | undefin
   const isTheSame = first?.rules === second?.rules && first?.callers === second?.callers;
   return isTheSame ? announcements.slice(0, 1) : announcements;
 }
-
-// Loads the rules in force, for routes that show them. The rules in the isolate's memory may be a moment old.
-
-export interface FreshRulesOptions {
-  readonly snapshots: SnapshotSource;
-  readonly regions: readonly { readonly board: Pick<AnnouncementBoard, 'read' | 'readPublished'> }[];
-  readonly deadlineMs: number;
-}
-
-/** Follows the first region that answers. If none answers, returns the rules that this isolate has. */
-export async function readFreshRules(options: FreshRulesOptions): Promise<Snapshot | undefined> {
-  const { snapshots, regions, deadlineMs } = options;
-  for (const { board } of regions) {
-    if (!snapshots.current()) await snapshots.start(board);
-    const announced = await board.read(AbortSignal.timeout(deadlineMs)).catch(() => undefined);
-    if (announced === undefined) continue;
-    if (announced !== snapshots.announced()) await snapshots.load({ announced, board });
-    break;
-  }
-  return snapshots.current();
-}
