@@ -46,7 +46,7 @@ const workerd: TestProjectConfiguration = {
           ADMIN_TOKEN: 'an-admin-token-for-tests',
           // All parts share this machine: what is tested here is not the deadline.
           DEADLINE_MS: '5000',
-          // Tests wait for all that follows a response, and so for the hand-over.
+          // Tests wait for all that follows a response, and so for the flush.
           TELEMETRY_SECONDS: '0.1',
         },
       },
@@ -73,8 +73,8 @@ export default defineConfig({
   test: {
     reporters: ['default', './test/closing-line.ts'],
     globalSetup: ['test/shared/setup.ts'],
-    // Three times as many as there are cores: files wait for processes, sockets and clocks, too.
-    maxWorkers: 3 * availableParallelism(),
+    // Twice as many as there are cores: files wait for processes, sockets and clocks, too.
+    maxWorkers: 2 * availableParallelism(),
     sequence: { sequencer: LongestFirst },
     projects: process.env['WEIR_LUA'] === 'gopher' ? [upstashLua] : [node, workerd],
   },

@@ -99,9 +99,9 @@ const toTable = (
   ],
   notes: [
     ...uncountedNotes(reasons),
-    'Of all requests: hand-overs included, twice as often as they are, because telemetry is off half of the time.',
-    'In half of the rounds: the median of the rounds, most of which have no hand-over.',
-    'By samples of V8: the first isolate alone, hand-overs included. The steadiest of the three on a busy machine.',
+    'Of all requests: flushes included, twice as often as they are, because telemetry is off half of the time.',
+    'In half of the rounds: the median of the rounds, most of which have no flush.',
+    'By samples of V8: the first isolate alone, flushes included. The steadiest of the three on a busy machine.',
   ],
 });
 

@@ -14,9 +14,9 @@ import { createLedger } from '../src/limiter/ledger.ts';
 import { createLimiter } from '../src/limiter/limiter.ts';
 import type { LimiterRegion, Regions } from '../src/limiter/region-calls.ts';
 import { createCensus, createDistance, createRegionWatch } from '../src/limiter/region-watch.ts';
-import { createAnnouncementBoard, createCensusBoard } from '../src/redis/boards.ts';
 import { createClient } from '../src/redis/client.ts';
 import { createUpstashStore, splitByHashSlot } from '../src/redis/counter-store.ts';
+import { createIsolateCount, createRulesPointer } from '../src/redis/region-keys.ts';
 import { findOrInstallRedis } from './redis-server.ts';
 import { type LocalRegion, startRegions } from './regions.ts';
 import { startUpstashGateway, type UpstashGateway } from './upstash-gateway/server.ts';
@@ -175,10 +175,10 @@ export function routeFrom(name: EdgeName, regions: readonly RegionOfEdges[], onF
   const open = ({ gateway, far, ...region }: RegionOfEdges): LimiterRegion => {
     const { url, token } = region.name === name ? gateway : far;
     const client = createClient({ url, token });
-    const board = createAnnouncementBoard(client);
+    const pointer = createRulesPointer(client);
     const single = createUpstashStore(client);
     const isCluster = region.cluster !== undefined;
-    const upstash = isCluster ? splitByHashSlot(single, board) : single;
+    const upstash = isCluster ? splitByHashSlot(single, pointer) : single;
     const store: CounterStore = {
       ...upstash,
       run(call, signal) {
@@ -192,7 +192,7 @@ export function routeFrom(name: EdgeName, regions: readonly RegionOfEdges[], onF
       name: region.name,
       neighbours: EDGES.filter((other) => other !== region.name),
       store,
-      board,
+      pointer,
       breaker,
       distance,
       watch: createRegionWatch({
@@ -207,11 +207,11 @@ export function routeFrom(name: EdgeName, regions: readonly RegionOfEdges[], onF
         },
       }),
       census: createCensus({ assumed: 1 }),
-      censusBoard: createCensusBoard(client),
+      isolateCount: createIsolateCount(client),
       isCluster,
     };
   };
-  const home = regions.filter((region) => region.name === name);
+  const owner = regions.filter((region) => region.name === name);
   const others = regions.filter((region) => region.name !== name);
-  return [...home, ...others].map(open) as unknown as Regions;
+  return [...owner, ...others].map(open) as unknown as Regions;
 }

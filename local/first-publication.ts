@@ -1,8 +1,9 @@
 // Announces the rules of a database in the regions before the Worker starts, so that its very first request finds them.
 // Import `lua-text.ts` first.
-import { createAnnouncementBoard } from '../src/redis/boards.ts';
+
 import { createClient } from '../src/redis/client.ts';
 import { createUpstashStore } from '../src/redis/counter-store.ts';
+import { createRulesPointer } from '../src/redis/region-keys.ts';
 import { publish } from '../src/rules/publishing/publish.ts';
 import { createRuleReader } from '../src/rules/publishing/rule-reader.ts';
 import { createDatabase } from '../src/rules/tables/repository.ts';
@@ -39,5 +40,5 @@ export async function publishToRegions(
 
 function toPublished({ name, share, gateway }: LocalRegion) {
   const client = createClient({ url: gateway.url, token: gateway.token });
-  return { name, share, board: createAnnouncementBoard(client), store: createUpstashStore(client) };
+  return { name, share, pointer: createRulesPointer(client), store: createUpstashStore(client) };
 }

@@ -64,16 +64,16 @@ if hasOptions or not isValid then
     local problem, seat = problemOf(operation, text, {
       counter = counter, limit = ARGV[first + 1], windowMs = ARGV[first + 2], cost = column(costAt),
       extra = column(extraAt), want = column(wantAt), block = column(blockAt), at = column(atAt),
-      seat = column(seatAt), countsDenied = countsDenied, home = column(homeAt),
-      term = column(homeAt and homeAt + 1), hold = column(homeAt and homeAt + 2), hasBadBorders = hasBadBorders,
+      seat = column(seatAt), countsDenied = countsDenied, owner = column(ownerAt),
+      term = column(ownerAt and ownerAt + 1), hold = column(ownerAt and ownerAt + 2), hasBadBorders = hasBadBorders,
     })
     if problem then return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': ' .. problem } end
     extra = seat or extra
-    if isAfterwards or isCession then chargedAt = tonumber(column(atAt) or now) end
-    asking = column(homeAt)
+    if isAfterwards or isTransfer then chargedAt = tonumber(column(atAt) or now) end
+    asking = column(ownerAt)
     if asking then
-      termMs = tonumber(column(homeAt + 1))
-      holdMs = tonumber(column(homeAt + 2))
+      termMs = tonumber(column(ownerAt + 1))
+      holdMs = tonumber(column(ownerAt + 2))
     end
   end
 end

@@ -2,7 +2,7 @@
 
 local operation, width = ARGV[1], 3
 local isTake = operation == 'take'
-local now, given, isAfterwards, isCession
+local now, given, isAfterwards, isTransfer
 if not isTake then
   local words = operation or ''
   local clockAt = find(words, ' now=', 1, true)
@@ -16,13 +16,13 @@ if not isTake then
   given = digits
   isTake = word == 'take'
   isAfterwards = word == 'refund' or word == 'settle'
-  isCession = word == 'cede' or word == 'reclaim'
+  isTransfer = word == 'transfer' or word == 'recall'
 end
 -- The position of each optional column, counted from the first column of a check.
-local keyAt, costAt, extraAt, wantAt, blockAt, flagsAt, atAt, seatAt, homeAt, bordersAt
+local keyAt, costAt, extraAt, wantAt, blockAt, flagsAt, atAt, seatAt, ownerAt, bordersAt
 if given and given ~= '' then
   local ONE = 49
-  local hasKey, hasCost, hasExtra, hasWant, hasBlock, hasFlags, hasAt, hasSeat, hasHome, hasBorders = byte(given, 1, 10)
+  local hasKey, hasCost, hasExtra, hasWant, hasBlock, hasFlags, hasAt, hasSeat, hasOwner, hasBorders = byte(given, 1, 10)
   if hasKey == ONE then keyAt = width width = width + 1 end
   if hasCost == ONE then costAt = width width = width + 1 end
   if hasExtra == ONE then extraAt = width width = width + 1 end
@@ -31,16 +31,16 @@ if given and given ~= '' then
   if hasFlags == ONE then flagsAt = width width = width + 1 end
   if hasAt == ONE then atAt = width width = width + 1 end
   if hasSeat == ONE then seatAt = width width = width + 1 end
-  if hasHome == ONE then homeAt = width width = width + 3 end
+  if hasOwner == ONE then ownerAt = width width = width + 3 end
   if hasBorders == ONE then bordersAt = width width = width + 1 end
 end
-local count, hasRareColumns = (#ARGV - 1) / width, atAt or seatAt or homeAt or not isTake
+local count, hasRareColumns = (#ARGV - 1) / width, atAt or seatAt or ownerAt or not isTake
 local hasOptions = width > 3 or not isTake
 if count < 1 or count % 1 ~= 0 then
   return { err = 'WEIR_BAD_ARGUMENT expected 1 argument and ' .. width .. ' for each check' }
 end
 if count > 500 then return { err = 'WEIR_BAD_ARGUMENT more than 500 checks' } end
-if not isTake and not isAfterwards and not isCession and operation ~= 'peek' and operation ~= 'renew' then
+if not isTake and not isAfterwards and not isTransfer and operation ~= 'peek' and operation ~= 'renew' then
   return { err = 'WEIR_BAD_ARGUMENT unknown operation' }
 end
 if #KEYS > 100 then return { err = 'WEIR_BAD_ARGUMENT more than 100 keys' } end

@@ -5,7 +5,7 @@
 -- KEYS   each holds the counters of some rules for one subject; at most 100. No two checks name the same counter
 -- ARGV   [1] operation: take, peek (a take that changes nothing), refund, settle (charges what a request cost beyond
 --            its charge, even without room, up to a debt of the whole capacity), renew (of seats),
---            cede (another region asks for this region's part of a counter), reclaim (this region wants it back);
+--            transfer (another region asks for this region's part of a counter), recall (this region wants it back);
 --            then, if checks have further columns, a space and a 1 or 0 for each of those below, in their order;
 --            and last, for tests, ' now=MS' (otherwise the script uses the server's own clock)
 --        then for each check these columns:
@@ -18,24 +18,24 @@
 --          extra      burst or number of buckets
 --          want       units to lease beyond the cost, as far as there is room. Refund: units of that charge that are kept.
 --                     Settle: the most units that may be used afterwards, if the cost would exceed them.
---                     Cede: units that the home has charged itself with, in place of those in this counter
+--                     Transfer: units that the owner has charged itself with, in place of those in this counter
 --          block      ms for which everything is denied once the limit is exceeded
 --          flags      1: count denied requests too; 2: shadow, never deny; 3: both
---          at         refund, settle, cede: epoch ms at which the charge was made
+--          at         refund, settle, transfer: epoch ms at which the charge was made
 --          seat       id of a seat: 16 letters, digits, - and _
---          home, term, hold   (one digit for the three) cede: the region that asks; ms for which it may use the part; ms for
+--          owner, term, hold   (one digit for the three) transfer: the region that asks; ms for which it may use the part; ms for
 --                     which its charges still count after that
 --          borders    of a calendar window: epoch ms of four borders in a row, with spaces between them; the window of
 --                     `windowMs` is between the second and the third. The clock of this server selects the window
 -- reply  integers: now, then two for each check:
---          remaining  units that would still pass now. For a cede refused because the counter is in use: units used
+--          remaining  units that would still pass now. For a transfer refused because the counter is in use: units used
 --          resetAt    epoch ms at which the whole limit is free again
 --        then, unless a take passes and these are 1, 0, 0 and 0 for all of them, four more for each check:
---          allowed    1 or 0, by this check alone (renew: whether the seat was still held; cede: whether it is ceded);
---                     or, for a take or peek, '>' and the name of the region that the counter was ceded to
---          retryMs    for a take or peek: wait until the cost fits; 0 if it does, -1 if it never will. For a cede
---                     that is refused: wait until it is worth asking again. For a ceded counter: time for which
---                     its home may use this part
+--          allowed    1 or 0, by this check alone (renew: whether the seat was still held; transfer: whether it is transferred);
+--                     or, for a take or peek, '>' and the name of the region that the counter was transferred to
+--          retryMs    for a take or peek: wait until the cost fits; 0 if it does, -1 if it never will. For a transfer
+--                     that is refused: wait until it is worth asking again. For a transferred counter: time for which
+--                     its owner may use this part
 --          granted    units leased beyond the cost
 --          delayMs    wait until the request's turn, for rules that throttle
 --
@@ -55,9 +55,9 @@
 -- A record is
 --   the counter as in ARGV, reset, and its state, with spaces between them; while it is blocked, its letter is a
 --   capital and the end of the block comes before reset
--- A counter that was ceded has this instead; docs/regions.md explains why:
+-- A counter that was transferred has this instead; docs/regions.md explains why:
 --   ';', id, ':', m (n if this region wants it back), epoch ms until which nothing is counted here, epoch ms until
---   which the home may use this part, home
+--   which the owner may use this part, owner
 -- A value that does not have this form counts as no state. A key always has a TTL: the script writes the whole value,
 -- with a new TTL or with KEEPTTL. docs/decisions explains why the value is text.
 --
@@ -73,7 +73,7 @@ local FORMAT, EMPTY, HEADER = ' weir3;', '000000000000000 weir3;', 22
 local LARGEST = 4503599627370496
 -- Windows of up to 34 years, until the year 6429.
 local LONGEST, LATEST = 1099511627776, 140737488355328
--- A region cedes a counter this long after its last charge stopped counting. By then that charge is over by every other
+-- A region transfers a counter this long after its last charge stopped counting. By then that charge is over by every other
 -- region's clock, too, and a caller between two requests does not look idle. Keys live this much longer.
 local IDLE_MS = 5000
 -- The most buckets; the distance from the code of a capital letter to that of its small letter; the code of a colon.
@@ -105,12 +105,12 @@ while i < count do
   local room, capacity, retryMs, granted = 0, 0, 0, 0
   --@locals
 
-  if home and not isCession then
-    -- This region has ceded the counter and counts nothing: the caller asks the home.
+  if owner and not isTransfer then
+    -- This region has transferred the counter and counts nothing: the caller asks the owner.
     isAgain = passes and i > 1
     passes = false
     fits = isAfterwards
-    expiry = cededUntil
+    expiry = transferredUntil
     retryMs = math.max(0, usableUntil - now)
     isNotable = true
   else
@@ -137,9 +137,9 @@ while i < count do
     details = nil
     others = texts and {}
   else
-    if isCession then
-      --@include ceding
-    elseif not home then
+    if isTransfer then
+      --@include transferring
+    elseif not owner then
       --@include charging
     end
 
@@ -151,7 +151,7 @@ while i < count do
     if isNotable or delayMs then
       if room < 0 or blockedUntil > now then room = 0 end
       details = details or {}
-      local allowed = home and (isTake or operation == 'peek') and '>' .. home or fits and 1 or 0
+      local allowed = owner and (isTake or operation == 'peek') and '>' .. owner or fits and 1 or 0
       details[i] = { allowed, retryMs, granted, delayMs or 0 }
     end
     reply[2 * i] = room

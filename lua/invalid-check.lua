@@ -38,9 +38,9 @@ return function(operation, hasKey, check)
     if value and not whole(value) then return option .. ' must be a whole number above 0' end
   end
   if check.hasBadBorders then return 'borders must be four times, one after the other' end
-  if operation == 'cede' then
-    local home = check.home or ''
-    if #home < 1 or #home > 32 or string.find(home, '[^%l%d-]') then return 'cede needs the name of a region' end
+  if operation == 'transfer' then
+    local owner = check.owner or ''
+    if #owner < 1 or #owner > 32 or string.find(owner, '[^%l%d-]') then return 'transfer needs the name of a region' end
     local term, hold = whole(check.term or ''), whole(check.hold or '')
     if not term or not hold or term > LONGEST or hold > LONGEST then
       return 'term and hold must be whole numbers from 1 to 2^40'

@@ -1,4 +1,4 @@
--- record: finds the counter in the key's text, or the record of its cession.
+-- record: finds the counter in the key's text, or the record of its transfer.
 
 -- The record is in `source`, from the semicolon at `place` to `last`. Records are mostly in the order of the checks, so
 -- the search starts where the record before has ended.
@@ -8,7 +8,7 @@ local fields, last, changesAt, reset, expiryBefore, isBehind
 -- The record is dropped or damaged, so the script must look up when the key's other counters expire.
 local isLost
 -- The region that counts instead of this one, and until when.
-local home, cededUntil, usableUntil, isWanted
+local owner, transferredUntil, usableUntil, isWanted
 -- The usual case: a take that passes, of a counter that exists. It skips all other questions.
 local isUsual = isTake
 if place then
@@ -21,7 +21,7 @@ else
   isUsual = false
 end
 if not place and (#text > HEADER or size > 0) then
-  -- A record out of order is in the new text already. The id alone also finds a blocked counter, one that was ceded, or
+  -- A record out of order is in the new text already. The id alone also finds a blocked counter, one that was transferred, or
   -- one of another algorithm.
   local id = sub(counter, 1, -2)
   local at, colon = find(text, id, from, true)
@@ -47,10 +47,10 @@ if not place and (#text > HEADER or size > 0) then
       fields = (space or colon) + 1
     elseif past and #untilText < 16 and #usableText < 16 then
       last = past - 1
-      cededUntil = untilText * 1
-      expiryBefore = cededUntil
+      transferredUntil = untilText * 1
+      expiryBefore = transferredUntil
       usableUntil = usableText * 1
-      home = cededUntil > now and name
+      owner = transferredUntil > now and name
       isWanted = kind == 'n'
     else
       last = (find(source, ';', colon, true) or #source + 1) - 1

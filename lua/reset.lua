@@ -1,5 +1,5 @@
 #!lua flags=allow-key-locking
--- reset: forgets the counters of some keys. Records of cessions stay, because the home goes on using this region's
+-- reset: forgets the counters of some keys. Records of transfers stay, because the owner goes on using this region's
 -- part.
 --
 -- KEYS   as in counters.lua, which describes a value

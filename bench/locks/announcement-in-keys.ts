@@ -7,8 +7,8 @@ import { toScriptCall } from '../../src/redis/wire.ts';
 
 /** The last key and the last argument are those of the announcement. */
 const COMPARE = `
-local board, expected = table.remove(KEYS), table.remove(ARGV)
-local announced = redis.call('GET', board)
+local pointer, expected = table.remove(KEYS), table.remove(ARGV)
+local announced = redis.call('GET', pointer)
 if announced and announced ~= expected then return { 0, announced } end`;
 
 export async function createTakeWithKey(client: Client, expected: string) {

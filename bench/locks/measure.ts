@@ -3,9 +3,9 @@ import { startRedisServer } from '../../local/redis-server.ts';
 import { startUpstashGateway } from '../../local/upstash-gateway/server.ts';
 import type { Check } from '../../src/core/counting/check.ts';
 import { CounterStoreError, formatAnnouncement } from '../../src/core/ports/region.ts';
-import { createAnnouncementBoard } from '../../src/redis/boards.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/counter-store.ts';
+import { createRulesPointer } from '../../src/redis/region-keys.ts';
 import { checksOf, mixedRules } from '../engine/rules.ts';
 import { interleave, median, medianRatio, type Slice } from '../shared/rounds.ts';
 import { createTakeWithKey } from './announcement-in-keys.ts';
@@ -55,7 +55,7 @@ export async function measureLocks({ isolates, holdMs, rounds, say }: LocksOptio
   );
   const client = createClient({ url: gateway.url, token: 'token' });
   const signal = () => AbortSignal.timeout(PATIENT_MS);
-  await createAnnouncementBoard(client).write(ANNOUNCED, signal());
+  await createRulesPointer(client).write(ANNOUNCED, signal());
   const store = createUpstashStore(client);
   const takeWithKey = await createTakeWithKey(client, formatAnnouncement(ANNOUNCED));
   const subjects = await Promise.all(

@@ -17,8 +17,8 @@ export function createTelemetry(options: TelemetryOptions): IsolateTelemetry {
     answered(request) {
       if (telling.isOn) telemetry.answered(request);
     },
-    handOver(regions, afterResponse) {
-      if (telling.isOn) telemetry.handOver(regions, afterResponse);
+    flush(regions, afterResponse) {
+      if (telling.isOn) telemetry.flush(regions, afterResponse);
     },
   };
 }

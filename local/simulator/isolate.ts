@@ -119,14 +119,14 @@ function openRegion(options: IsolateOptions, { number, store, now }: Opened): Li
       onBug,
       onScriptFailed: (said) => onBug(new Error(said)),
     }),
-    board: {
+    pointer: {
       read: (signal) => call(signal, 'read', ({ announced }) => announced ?? undefined),
       write: async () => {},
       readPublished: async (parts) => parts.map(() => undefined),
       writeParts: async () => {},
     },
     census: createCensus({ assumed: ISOLATES }),
-    censusBoard: { present: (_, signal) => call(signal, 'present', ({ isolates }) => isolates) },
+    isolateCount: { present: (_, signal) => call(signal, 'present', ({ isolates }) => isolates) },
   };
 }
 

@@ -55,7 +55,7 @@ export function createJournal(key: string | undefined, time: Pick<VirtualTime, '
 const sayOutcomes = ({ nowMs, outcomes }: Answer) =>
   `at ${nowMs - START_MS} by its clock, ${outcomes
     .map(({ allowed, remaining, ...more }) => {
-      const { cededTo } = more as { cededTo?: string };
-      return `${allowed ? 'yes' : 'no'}, ${remaining} left${cededTo ? `, moved to ${cededTo}` : ''}`;
+      const { transferredTo } = more as { transferredTo?: string };
+      return `${allowed ? 'yes' : 'no'}, ${remaining} left${transferredTo ? `, moved to ${transferredTo}` : ''}`;
     })
     .join('; ')}`;

@@ -31,7 +31,7 @@ export interface Forgetting {
   readonly atMs: number;
   readonly region: number;
   /**
-   * The part that the region may have ceded before, and no longer remembers. Until `untilMs`, as many more units may be
+   * The part that the region may have transferred before, and no longer remembers. Until `untilMs`, as many more units may be
    * counted.
    */
   readonly part: number;

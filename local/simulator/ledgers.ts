@@ -79,7 +79,7 @@ export function createLedgers(scenario: Scenario): Ledgers {
   };
 }
 
-/** The forgotten part may have been ceded for a term, and charges made with it count for a while. */
+/** The forgotten part may have been transferred for a term, and charges made with it count for a while. */
 function toForgetting({ atMs, region }: Forgot, check: RuleCheck, scenario: Scenario): Forgetting {
   const versions = versionsOf(check, scenario);
   const drains = versions.map(({ limit, burst }) => (hasBurst(check) ? Math.ceil(burst / limit) : 0));

@@ -44,7 +44,7 @@ export function drawArrivals(
   const load = oneOf(random, [0.7, 1.2, 2, 4, 20]);
   const burst = oneOf(random, [1, 1, 1, 4, 20]);
   const everyMs = burst / (load * ratePerMs(tightest));
-  // Often longer than a part is ceded.
+  // Often longer than a part is transferred.
   const windows = wholeBetween(random, 3, tightest.windowSeconds === 1 ? 120 : 15);
   const lastsMs = Math.min(longestMs, windows * windowMs, (MAX_REQUESTS * everyMs) / burst);
   const placeAt = drawPlaces(random, traffic, windowMs);

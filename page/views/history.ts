@@ -1,6 +1,6 @@
 // Lists changes: what was changed, by whom, the differences, and how to undo it.
 
-import { ago, type Change, kindOf, moment, nameOf } from '../../src/page/shared/format.ts';
+import { ago, type HistoryItem, kindOf, moment, nameOf } from '../../src/page/shared/format.ts';
 import { ApiError, get, me, type Page, post } from '../api.ts';
 import { ask } from '../dialog.ts';
 import { button, type Child, empty, fill, h, link, toast } from '../dom.ts';
@@ -21,7 +21,7 @@ export async function showChanges(
   signal: AbortSignal,
   cursor?: string,
 ): Promise<void> {
-  const read = get<Page<Change>>('/history', { ...filter, limit: 30, cursor }, signal);
+  const read = get<Page<HistoryItem>>('/history', { ...filter, limit: 30, cursor }, signal);
   const { items, nextCursor } = await waiting(list, 'Postgres', read);
   if (items.length === 0 && cursor === undefined) return fill(list, empty('Nothing has been changed yet.'));
   const again = () => {
@@ -43,7 +43,7 @@ export async function showChanges(
   list.append(more);
 }
 
-export const changeLine = (change: Change): Child => {
+export const changeLine = (change: HistoryItem): Child => {
   const { at, actor, entity, entityId, action } = change;
   const isThere = entity === 'rules' && action !== 'deleted';
   return [
@@ -55,18 +55,18 @@ export const changeLine = (change: Change): Child => {
   ];
 };
 
-const entry = (change: Change, again: () => void): Child => [
+const entry = (change: HistoryItem, again: () => void): Child => [
   h('p', {}, changeLine(change), ' ', me.mayChange && undoButton(change, again)),
   differences(change),
 ];
 
-const undoButton = (change: Change, again: () => void) =>
+const undoButton = (change: HistoryItem, again: () => void) =>
   button('Undo', () => confirmUndo(change, false, again), {
     class: 'quiet small',
     'aria-label': `Undo the change of ${nameOf(change)}`,
   });
 
-function confirmUndo(change: Change, force: boolean, again: () => void): void {
+function confirmUndo(change: HistoryItem, force: boolean, again: () => void): void {
   ask({
     title: force ? 'Something has changed since' : 'Undo this change?',
     detail: force
@@ -88,7 +88,7 @@ function confirmUndo(change: Change, force: boolean, again: () => void): void {
 
 const HIDDEN = ['id', 'revision', 'createdAt', 'updatedAt'];
 
-function differences({ before, after, action }: Change): Child {
+function differences({ before, after, action }: HistoryItem): Child {
   if (action !== 'changed' || !before || !after) return null;
   const changed = Object.keys(after).filter(
     (field) => !HIDDEN.includes(field) && JSON.stringify(before[field]) !== JSON.stringify(after[field]),

@@ -1,6 +1,6 @@
 // Shows what happens now: traffic, decision times, regions, who is denied most, and the last changes.
 
-import type { Change } from '../../src/page/shared/format.ts';
+import type { HistoryItem } from '../../src/page/shared/format.ts';
 import { count, milliseconds, rate } from '../../src/page/shared/format.ts';
 import {
   decisionQuantile,
@@ -86,7 +86,7 @@ export const showOverview: View = (main, { signal }) => {
 const readRecords = (signal: AbortSignal) =>
   Promise.all([
     get<Page<Violator & { scope: string }>>('/violators', { since: '1h', by: 'all', limit: 6 }, signal),
-    get<Page<Change>>('/history', { limit: 6 }, signal),
+    get<Page<HistoryItem>>('/history', { limit: 6 }, signal),
   ]);
 
 interface Places {
@@ -206,7 +206,7 @@ export const callerLink = (scope: string, subject: string) =>
     ? subject
     : link(['callers', scope, subject], subject);
 
-const changeList = (changes: readonly Change[]) =>
+const changeList = (changes: readonly HistoryItem[]) =>
   changes.length === 0
     ? empty('Nothing has been changed yet. ', link(['rules', 'new'], 'Create a rule'), '.')
     : h(

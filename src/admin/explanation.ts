@@ -129,7 +129,7 @@ export const outcomeName = (ruleId: string, windowSeconds: number): string => `$
 /** Each region was asked with the whole limit, so the missing units are those used there. */
 function together(check: RuleCheck, outcomes: readonly Outcome[], nowMs: number): Outcome {
   const capacity = capacityOf(check);
-  const here = outcomes.filter(({ cededTo }) => cededTo === undefined);
+  const here = outcomes.filter(({ transferredTo }) => transferredTo === undefined);
   const used = here.reduce((sum, { remaining }) => sum + capacity - remaining, 0);
   const remaining = Math.max(0, capacity - used);
   const allowed = remaining >= check.cost && here.every((outcome) => outcome.allowed);

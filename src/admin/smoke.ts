@@ -27,14 +27,14 @@ export interface Finding {
 }
 
 /** Errors of Weir's own clients hold no secrets. Other errors may, so a finding only says that something failed. */
-export interface Attempt {
+export interface SmokeStep {
   readonly part: string;
   readonly check: string;
   readonly advice: string;
 }
 
 export async function attempt(
-  { part, check, advice }: Attempt,
+  { part, check, advice }: SmokeStep,
   work: () => Promise<Omit<Finding, 'part' | 'check'>>,
   wordsOf: (error: unknown) => string = () => 'it does not answer',
 ): Promise<Finding> {

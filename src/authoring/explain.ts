@@ -85,7 +85,7 @@ export interface AppliedLimit extends RuleLimit {
   readonly times: number | undefined;
 }
 
-export type Verdict =
+export type RuleVerdict =
   | {
       readonly reason: 'applies';
       readonly limits: readonly AppliedLimit[];
@@ -102,7 +102,7 @@ export type Verdict =
   | { readonly reason: 'outranked' | 'replaced'; readonly winnerId: string }
   | { readonly reason: Exclude<(typeof REASONS_AGAINST)[number], 'outranked' | 'replaced'> };
 
-export type RuleExplanation = { readonly ruleId: string; readonly name: string } & Verdict;
+export type RuleExplanation = { readonly ruleId: string; readonly name: string } & RuleVerdict;
 
 export interface Explanation {
   /** The list that the caller is on. Rules do not matter then. */
@@ -133,7 +133,7 @@ export function explain(content: ExplainContent, asked: ExplainRequest): Explana
     tier: tier.name,
     rules: content.rules.map((rule, i) => {
       const reason = reasons[i];
-      const verdict: Verdict = reason ? { reason } : verdictOn(rule, winners, request, tier);
+      const verdict: RuleVerdict = reason ? { reason } : verdictOn(rule, winners, request, tier);
       return { ruleId: rule.id, name: rule.name, ...verdict };
     }),
   };
@@ -188,7 +188,7 @@ function verdictOn(
   winners: ReadonlyMap<string, Placed>,
   request: MatchRequest,
   tier: CallerTier,
-): Verdict {
+): RuleVerdict {
   const verdicts = placesOf(rule, request).map((placed) => verdictAt(placed, winners));
   const lost = verdicts.find((verdict) => verdict !== undefined);
   // A rule applies if it wins at least one slot.
@@ -210,7 +210,7 @@ function countedOf(rule: Rule, request: MatchRequest): { scope: Scope | 'by'; id
 }
 
 /** The rule that keeps this one from applying by this resource; undefined if there is none. */
-function verdictAt(placed: Placed, winners: ReadonlyMap<string, Placed>): Verdict | undefined {
+function verdictAt(placed: Placed, winners: ReadonlyMap<string, Placed>): RuleVerdict | undefined {
   const winner = winners.get(slotKey(placed));
   if (winner && winner.rule !== placed.rule) return { reason: 'outranked', winnerId: winner.rule.id };
   if (isMultiplying(placed.rule)) return undefined;

@@ -220,7 +220,7 @@ function* calendarProblems(said: Windowed): Iterable<[field: string, problem: st
 /** The counters must be able to hold the bound, too. */
 function* boundProblems(
   { boundTimes = 1 }: RuleFields,
-  counting: Counting,
+  counting: CountingFields,
   limit: number,
 ): Iterable<Problem> {
   const burst = counting.burst == null ? counting.burst : counting.burst * boundTimes;
@@ -244,7 +244,7 @@ function* seatProblems({ costFromOrigin, countDenied, windowSeconds }: RuleField
   if (countDenied) yield [['countDenied'], 'makes no sense for connections'];
 }
 
-export interface Counting {
+export interface CountingFields {
   readonly algorithm: AlgorithmId;
   readonly windowSeconds: number;
   readonly burst?: number | null | undefined;
@@ -252,7 +252,7 @@ export interface Counting {
 }
 
 /** Why the counters would refuse this limit, or undefined. */
-export function limitProblem({ algorithm, windowSeconds, burst, buckets }: Counting, limit: number) {
+export function limitProblem({ algorithm, windowSeconds, burst, buckets }: CountingFields, limit: number) {
   const extra = burst ?? buckets ?? undefined;
   const windowMs = windowSeconds * 1000;
   const check = { key: '', id: SOME_ID, algorithm, limit, windowMs, extra, cost: 1, seatId: SOME_SEAT };

@@ -68,18 +68,18 @@ export interface CheckOptions {
   readonly regions: readonly (WeightedRegion & { readonly checkRecords: CheckRecords })[];
 }
 
-export interface Asked {
+export interface CheckContext {
   /** Nearest first. */
   readonly regions: Regions;
   readonly afterResponse: AfterResponse;
 }
 
 export interface Checks {
-  check(call: ReadCall, asked: Asked): Promise<CheckAnswer>;
+  check(call: ReadCall, asked: CheckContext): Promise<CheckAnswer>;
   /** Gives all charges back. Throws a CheckError if the id was used before or is too old. */
-  refund(id: string, asked: Asked): Promise<void>;
+  refund(id: string, asked: CheckContext): Promise<void>;
   /** Brings every charge to this cost. Throws as `refund` does. */
-  settle(id: string, cost: number, asked: Asked): Promise<void>;
+  settle(id: string, cost: number, asked: CheckContext): Promise<void>;
 }
 
 /** Only the service that called waits for these calls, so they may take long. */
@@ -100,7 +100,7 @@ export function createChecks(services: CheckServices): Checks {
     return region.checkRecords;
   };
 
-  const decide = async (call: ReadCall, { regions, afterResponse }: Asked): Promise<CheckAnswer> => {
+  const decide = async (call: ReadCall, { regions, afterResponse }: CheckContext): Promise<CheckAnswer> => {
     const startedAtMs = telemetry.clockMs();
     const ledger = createLedger((error) => log.error('charge-not-settled', error));
     const operation = call.isPeek ? 'peek' : 'take';
@@ -133,7 +133,7 @@ export function createChecks(services: CheckServices): Checks {
   const tell = (
     decision: Decision,
     subjects: readonly Subject[],
-    { regions, afterResponse, startedAtMs }: Asked & { readonly startedAtMs: number },
+    { regions, afterResponse, startedAtMs }: CheckContext & { readonly startedAtMs: number },
   ) => {
     const region = regions[0].name;
     const incident = incidentOf(decision, undefined);
@@ -143,7 +143,7 @@ export function createChecks(services: CheckServices): Checks {
       ...{ decision, incident, region, startedAtMs },
       subjects: subjects.map((one) => ({ caller: one.caller, results: results.get(one) ?? [] })),
     });
-    telemetry.handOver(regions, afterResponse);
+    telemetry.flush(regions, afterResponse);
   };
 
   const idOf = async (
@@ -161,7 +161,11 @@ export function createChecks(services: CheckServices): Checks {
   };
 
   /** Corrects the usage that was noted for these charges. Seats are no units: they were used. */
-  const correct = (charges: readonly RegionCharge[], realCost: number, { regions, afterResponse }: Asked) => {
+  const correct = (
+    charges: readonly RegionCharge[],
+    realCost: number,
+    { regions, afterResponse }: CheckContext,
+  ) => {
     const spent = charges.filter(({ check, usage }) => usage && check.seatId === undefined);
     for (const [, ofSubject] of Map.groupBy(spent, ({ usage }) => usage?.subject)) {
       const [first] = ofSubject;
@@ -174,11 +178,11 @@ export function createChecks(services: CheckServices): Checks {
         charges: [...byRule].map(([ruleId, cost]) => ({ ruleId, cost, realCost })),
       });
     }
-    telemetry.handOver(regions, afterResponse);
+    telemetry.flush(regions, afterResponse);
   };
 
   /** The first call decides and stores its answer for the repeats. */
-  const decideOnce = async (key: string, call: ReadCall, asked: Asked): Promise<CheckAnswer> => {
+  const decideOnce = async (key: string, call: ReadCall, asked: CheckContext): Promise<CheckAnswer> => {
     const name = `key:${toBase64Url(await digest('SHA-256', key))}`;
     const said = toBase64Url(await digest('SHA-256', JSON.stringify([call.checks, call.isPeek])));
     const records = recordsOf(name);

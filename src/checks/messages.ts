@@ -4,10 +4,10 @@ import {
   flag,
   listOf,
   optional,
+  refine,
   type Shape,
   type Shaped,
   strictObject,
-  such,
   text,
   textFrom,
   wholeNumber,
@@ -90,9 +90,9 @@ export class CheckError extends Error {
   }
 }
 
-const name = such(
-  such(
-    such(
+const name = refine(
+  refine(
+    refine(
       textFrom(1, 'must not be empty'),
       ({ length }) => length <= MAX_CHARACTERS,
       `must have at most ${MAX_CHARACTERS} characters`,
@@ -105,7 +105,7 @@ const name = such(
   (given) => !given.includes('\0'),
   'has a NUL character, which Postgres cannot store',
 );
-const cost = such(
+const cost = refine(
   wholeNumber,
   (units) => units >= 1 && units <= LARGEST_COST,
   `must be from 1 to ${LARGEST_COST}`,
@@ -122,7 +122,7 @@ const fields = {
 const one = strictObject(fields);
 const single = strictObject({ ...fields, idempotencyKey: optional(name) });
 const several = strictObject({
-  checks: such(listOf(one, 1), ({ length }) => length <= MAX_CHECKS, `can be ${MAX_CHECKS} at most`),
+  checks: refine(listOf(one, 1), ({ length }) => length <= MAX_CHECKS, `can be ${MAX_CHECKS} at most`),
   peek: optional(flag),
   idempotencyKey: optional(name),
 });
@@ -154,7 +154,7 @@ const omitKey = ({ idempotencyKey: _, ...check }: Shaped<typeof single>) => chec
 
 /** What the runtime puts in place of bytes that are not UTF-8, such as those of an `ü` in Latin-1. */
 const REPLACED = '\ufffd';
-const keyHeader = such(
+const keyHeader = refine(
   name,
   (given) => !given.includes(REPLACED),
   'must be UTF-8; fetch() sends it as Latin-1, so a key with other characters than those of ASCII belongs into the body',
@@ -173,7 +173,7 @@ export function readKeyHeader(value: string | null): string | undefined {
 
 const settling = strictObject({
   id: text,
-  cost: such(
+  cost: refine(
     wholeNumber,
     (units) => units >= 0 && units <= LARGEST_COST,
     `must be from 0 to ${LARGEST_COST}`,

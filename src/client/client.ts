@@ -1,7 +1,7 @@
 // A `fetch` that uses a limit without hitting it. It reads the RateLimit fields of responses, spaces the requests of
 // this process accordingly, and waits as long as Retry-After asks. It imports nothing else of Weir.
 import { readingsOf, retryAfterMs } from './fields.ts';
-import { createPace, type Pace } from './pace.ts';
+import { type ClientPace, createPace } from './pace.ts';
 
 export interface ClientOptions {
   /** Sends the requests; the global `fetch` if left out. */
@@ -22,7 +22,7 @@ export interface ClientOptions {
 
 /** The state of one group of requests. */
 interface Group {
-  readonly paces: Map<string, Pace>;
+  readonly paces: Map<string, ClientPace>;
   /** Requests that wait for their turn or for their response. */
   pending: number;
   /** The client sends no request before this time, because a response has asked it to wait. */

@@ -1,7 +1,7 @@
 // Parses the fields RateLimit-Policy and RateLimit of a response (IETF draft).
 
 /** One policy in one response. */
-export interface Reading {
+export interface PolicyReading {
   readonly name: string;
   /** Units that the policy allows in each window. */
   readonly quota: number;
@@ -28,7 +28,7 @@ function membersOf(field: string | null): Members {
 }
 
 /** Policies without a window (connections) cannot be paced, and are left out. */
-export function readingsOf(headers: Headers): Reading[] {
+export function readingsOf(headers: Headers): PolicyReading[] {
   const policies = membersOf(headers.get('RateLimit-Policy'));
   return [...membersOf(headers.get('RateLimit'))].flatMap(([name, { r, t = 0 }]) => {
     const { q, w } = policies.get(name) ?? {};

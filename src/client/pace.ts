@@ -1,10 +1,10 @@
 // How fast this process may send under a policy that it shares with others. A client knows only its own responses: how
 // many units remain, and when the limit resets. It learns its own share from how quickly units disappear.
-import type { Reading } from './fields.ts';
+import type { PolicyReading } from './fields.ts';
 
-export interface Pace {
+export interface ClientPace {
   /** Learns from the response to this request. */
-  learn(reading: Reading, request: SentRequest, nowMs: number): void;
+  learn(reading: PolicyReading, request: SentRequest, nowMs: number): void;
   /** Returns the earliest time for the next request, and reserves it. */
   claim(nowMs: number): number;
 }
@@ -35,8 +35,8 @@ const MAX_GAPS = 4;
 /** Clients that share a limit spread this part of it over the window, because each knows only its own responses. */
 const SHARED = 0.7;
 
-export function createPace(random: () => number, spread: boolean | undefined): Pace {
-  let last: Reading | undefined;
+export function createPace(random: () => number, spread: boolean | undefined): ClientPace {
+  let last: PolicyReading | undefined;
   let lastAtMs = 0;
   /** The limit resets between these two times. */
   let resetFromMs = 0;
@@ -57,10 +57,10 @@ export function createPace(random: () => number, spread: boolean | undefined): P
   const share = () => Math.max(0.001, own / Math.max(own, total));
 
   /** Whether a request is admitted now, whatever other clients do. A client alone can use all that is left. */
-  const isPlenty = ({ quota }: Reading) => !isGuess && left >= 1 + quota * SHARED * (1 - share());
+  const isPlenty = ({ quota }: PolicyReading) => !isGuess && left >= 1 + quota * SHARED * (1 - share());
 
   /** The server has looked at its clock between the request and the response. */
-  const learnReset = ({ resetSeconds }: Reading, sentAtMs: number, nowMs: number) => {
+  const learnReset = ({ resetSeconds }: PolicyReading, sentAtMs: number, nowMs: number) => {
     const toMs = nowMs + resetSeconds * 1000;
     const fromMs = sentAtMs + (resetSeconds - 1) * 1000;
     const isSame = fromMs <= resetToMs + JITTER_MS && toMs >= resetFromMs - JITTER_MS;
@@ -71,7 +71,7 @@ export function createPace(random: () => number, spread: boolean | undefined): P
     resetToMs = Math.max(from, to);
   };
 
-  const learnShare = (reading: Reading, cost: number, nowMs: number) => {
+  const learnShare = (reading: PolicyReading, cost: number, nowMs: number) => {
     if (!last) return;
     const refilled = refills ? ((nowMs - lastAtMs) * reading.quota) / reading.windowMs : 0;
     const used = last.remaining - reading.remaining + refilled;
@@ -83,12 +83,12 @@ export function createPace(random: () => number, spread: boolean | undefined): P
   };
 
   /** The gap between two requests of this client, if all clients together use the whole limit. */
-  const usualGapMs = ({ quota, windowMs }: Reading) => windowMs / quota / share();
+  const usualGapMs = ({ quota, windowMs }: PolicyReading) => windowMs / quota / share();
 
   const around = (gapMs: number) => gapMs * (0.75 + random() / 2);
 
   /** The gap under a policy that refills continuously. */
-  const refillGapMs = (reading: Reading) => {
+  const refillGapMs = (reading: PolicyReading) => {
     const { quota } = reading;
     const usualMs = usualGapMs(reading);
     // A full bucket loses units that come in. So the client uses a fuller bucket faster, up to twice as fast.
@@ -97,7 +97,7 @@ export function createPace(random: () => number, spread: boolean | undefined): P
   };
 
   /** The gap under a policy whose window ends for all units at once. */
-  const windowGapMs = (reading: Reading, fromMs: number) => {
+  const windowGapMs = (reading: PolicyReading, fromMs: number) => {
     const { quota, windowMs } = reading;
     const endsInMs = resetToMs - fromMs;
     const usefulMs = (resetFromMs + resetToMs) / 2 - fromMs - windowMs * RESERVE;
@@ -109,7 +109,7 @@ export function createPace(random: () => number, spread: boolean | undefined): P
   };
 
   /** The last window has ended, and no response has shown the next one yet. */
-  const startWindow = ({ quota, windowMs }: Reading, nowMs: number) => {
+  const startWindow = ({ quota, windowMs }: PolicyReading, nowMs: number) => {
     const pastMs = Math.ceil((nowMs - resetFromMs) / windowMs) * windowMs;
     resetFromMs += pastMs;
     resetToMs += pastMs;

@@ -10,10 +10,10 @@ import type { RecordQueue } from '../telemetry/flush.ts';
 import type { Bindings } from './bindings.ts';
 import {
   type Access,
-  type AdminToken,
   haveNamesOfTheirOwn,
   isSymmetric,
   type JwtFields,
+  type NamedToken,
   type Region,
   tokenVariableOf,
   variables,
@@ -64,7 +64,7 @@ export function originUrlProblem(
     : undefined;
 }
 
-export type { AdminToken, Region };
+export type { NamedToken, Region };
 
 export interface Config {
   readonly rulesKv: Kv;
@@ -75,7 +75,7 @@ export interface Config {
   readonly databaseCheckMinutes: number;
   /** The version of the Worker's code; undefined if Cloudflare does not provide it. */
   readonly deployment: string | undefined;
-  readonly adminTokens: readonly AdminToken[];
+  readonly adminTokens: readonly NamedToken[];
   readonly adminAccess: Access | undefined;
   /** As `hostOf` spells it. */
   readonly adminHost: string | undefined;
@@ -223,8 +223,8 @@ const webhookOf = ({ ALERT_WEBHOOK: url, ALERT_WEBHOOK_SECRET: secret }: ObjectO
   url !== undefined && secret !== undefined ? { url, secret } : undefined;
 
 /** ADMIN_TOKEN is the short form for a single token. */
-function adminTokensOf(single: string | undefined, several: readonly AdminToken[] = []): AdminToken[] {
-  const tokens: AdminToken[] = [...several];
+function adminTokensOf(single: string | undefined, several: readonly NamedToken[] = []): NamedToken[] {
+  const tokens: NamedToken[] = [...several];
   if (single !== undefined) tokens.push({ name: 'admin', token: single, role: 'admin' });
   return tokens;
 }

@@ -3,7 +3,6 @@ import { hostOf, parseOrigin } from '../core/matching/origin-routes.ts';
 import { ENFORCEMENTS } from '../core/matching/snapshot.ts';
 import { isServesCode } from '../core/regions/nearest.ts';
 import {
-  changed,
   flag,
   json,
   listOf,
@@ -12,12 +11,13 @@ import {
   object,
   oneOf,
   optional,
+  refine,
   type Shape,
   type Shaped,
   strictObject,
-  such,
   text,
   textFrom,
+  transform,
   url,
   withDefault,
 } from '../core/shape.ts';
@@ -58,11 +58,13 @@ const region = strictObject({
   latitude: numberFrom(-90, 90),
   longitude: numberFrom(-180, 180),
   /** Requests that the region serves at any distance. */
-  serves: optional(listOf(such(text, isServesCode, 'must be such as colo:FRA, country:DE or continent:EU'))),
+  serves: optional(
+    listOf(refine(text, isServesCode, 'must be such as colo:FRA, country:DE or continent:EU')),
+  ),
 });
 
-const regionList = such(
-  such(json(listOf(region, 1)), haveNamesOfTheirOwn, 'has two regions of one name'),
+const regionList = refine(
+  refine(json(listOf(region, 1)), haveNamesOfTheirOwn, 'has two regions of one name'),
   (list) => list.some(({ share }) => share !== 0),
   'must have at least one region with a share above 0',
 );
@@ -97,7 +99,7 @@ const adminHost: Shape<string> = (value, at, problems) => {
 };
 
 const jwtFields = strictObject({
-  algorithms: such(
+  algorithms: refine(
     withDefault(listOf(oneOf(JWT_ALGORITHMS), 1), ['RS256']),
     (algorithms) => new Set(algorithms.map(isSymmetric)).size === 1,
     'must be all of HS… (JWT_SECRET) or none of them (jwksUrl)',
@@ -118,8 +120,8 @@ const jwt: Shape<Shaped<typeof jwtFields>> = (value, at, problems) => {
 };
 
 function wholeNumber(from: number, to: number, problem = `must be a whole number from ${from} to ${to}`) {
-  const digits = changed(matching(/^\d{1,9}$/, problem), Number);
-  return such(digits, (value) => value >= from && value <= to, problem);
+  const digits = transform(matching(/^\d{1,9}$/, problem), Number);
+  return refine(digits, (value) => value >= from && value <= to, problem);
 }
 
 const kvNamespace: Shape<Kv> = (value, at, problems) => {
@@ -139,7 +141,7 @@ export const tokenVariableOf = ({ name }: { readonly name: string }): string =>
 /** How each variable and binding is read. */
 export const variables = {
   RULES: kvNamespace,
-  ORIGIN_URL: such(
+  ORIGIN_URL: refine(
     text,
     (origin) => parseOrigin(origin) !== undefined,
     'must be an http or https URL, service:NAME or pass',
@@ -174,7 +176,7 @@ export const variables = {
   ORIGIN_TIMEOUT_MS: withDefault(wholeNumber(1, 900_000), DEFAULT_ORIGIN_TIMEOUT_MS),
   RECORDS: optional(queue),
   TELEMETRY_SECONDS: withDefault(
-    changed(matching(/^(?:0\.[1-9]|1?[1-9]|10|2[0-5])$/, 'must be 1 to 25, or 0.1 to 0.9'), Number),
+    transform(matching(/^(?:0\.[1-9]|1?[1-9]|10|2[0-5])$/, 'must be 1 to 25, or 0.1 to 0.9'), Number),
     25,
   ),
   EVENTS_DAYS: withDefault(wholeNumber(1, 3_650), 30),
@@ -192,7 +194,7 @@ export const variables = {
 };
 
 export type Region = Shaped<typeof region> & { readonly token: string };
-export type AdminToken = Shaped<typeof adminTokens>[number];
+export type NamedToken = Shaped<typeof adminTokens>[number];
 export type Access = Shaped<typeof access>;
 export type JwtFields = Shaped<typeof jwt>;
 

@@ -1,7 +1,7 @@
 // Loads modules that most isolates never need. Each is deployed as a file of its own (local/build.ts).
 
 /** Loads a module on first use and makes one value from it. Requests share that value, never a promise. */
-export function whenNeeded<Module, Made>(
+export function lazyModule<Module, Made>(
   load: () => Promise<Module>,
   make: (module: Module) => Made,
 ): () => Promise<Made> {

@@ -30,14 +30,14 @@ const anyObject = typed<Record<string, unknown>>('an object', isObject);
 const anyList = typed<unknown[]>('a list', Array.isArray);
 
 /** The shape with one more condition. */
-export function such<T>(shape: Shape<T>, isSuch: (value: T) => boolean, problem: string): Shape<T> {
+export function refine<T>(shape: Shape<T>, isSuch: (value: T) => boolean, problem: string): Shape<T> {
   return (value, at, problems) => {
     const read = shape(value, at, problems);
     return read === undefined || isSuch(read) ? read : refuse(at, problem, problems);
   };
 }
 
-export function changed<T, U>(shape: Shape<T>, change: (value: T) => U): Shape<U> {
+export function transform<T, U>(shape: Shape<T>, change: (value: T) => U): Shape<U> {
   return (value, at, problems) => {
     const read = shape(value, at, problems);
     return read === undefined ? undefined : change(read);
@@ -45,16 +45,16 @@ export function changed<T, U>(shape: Shape<T>, change: (value: T) => U): Shape<U
 }
 
 export const matching = (pattern: RegExp, problem: string) =>
-  such(text, (value) => pattern.test(value), problem);
+  refine(text, (value) => pattern.test(value), problem);
 
 export const textFrom = (
   least: number,
   problem = `Too small: expected string to have >=${least} characters`,
-) => such(text, ({ length }) => length >= least, problem);
+) => refine(text, ({ length }) => length >= least, problem);
 
 export const numberFrom = (least: number, most = Number.POSITIVE_INFINITY) =>
-  such(
-    such(number, (value) => value >= least, `Too small: expected number to be >=${least}`),
+  refine(
+    refine(number, (value) => value >= least, `Too small: expected number to be >=${least}`),
     (value) => value <= most,
     `Too big: expected number to be <=${most}`,
   );

@@ -4,7 +4,7 @@
 import type { Decision } from '../core/decision.ts';
 import { randomId } from '../core/digest.ts';
 import type { Caller } from '../core/matching/caller.ts';
-import { planAnybody, planRequest } from '../core/matching/plan.ts';
+import { planByIpOnly, planRequest } from '../core/matching/plan.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
 import type { ClientRequest } from '../http/client-request.ts';
 import { attempt, reportBug } from '../http/guard.ts';
@@ -106,7 +106,7 @@ export async function handleGateway(services: GatewayServices, asked: GatewayReq
     response = answerDespite(error, services, asked, handled);
   }
   attempt(log, setHeaders, services, handled, response);
-  attempt(log, services.telemetry.handOver, regions, afterResponse);
+  attempt(log, services.telemetry.flush, regions, afterResponse);
   return response;
 }
 
@@ -184,7 +184,7 @@ async function isRefusedAnyway(
   from: Identity,
 ) {
   if (round.snapshot.listed(from.caller, services.now()) === 'deny') return true;
-  const checks = await planAnybody(round.snapshot, plannedFor(services, asked, from));
+  const checks = await planByIpOnly(round.snapshot, plannedFor(services, asked, from));
   return round.isKnownDenied(checks);
 }
 

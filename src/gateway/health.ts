@@ -30,7 +30,7 @@ export function createHealth(services: Services) {
   return async (request: Request, { hasDetails }: HealthOptions): Promise<Response> => {
     const [region] = services.regionsOf(request) ?? [];
     const { snapshots } = services;
-    const snapshot = snapshots.current() ?? (await snapshots.start((region ?? services.regions[0]).board));
+    const snapshot = snapshots.current() ?? (await snapshots.start((region ?? services.regions[0]).pointer));
     if (services.now() - checkedAt >= KEEP_MS) {
       // Set before the probes, so that requests during the probes get the last answer.
       checkedAt = services.now();

@@ -2,7 +2,7 @@
 
 import { type Context, Hono } from 'hono';
 import { createBoundedCounters, runChecks } from '../core/counting/counters.ts';
-import { whenNeeded } from '../core/lazy-module.ts';
+import { lazyModule } from '../core/lazy-module.ts';
 import { countedIp } from '../core/matching/ip.ts';
 import { hostOf } from '../core/matching/origin-routes.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
@@ -56,14 +56,14 @@ const tooMany = (waitMs: number) =>
 
 export function createInternalRoutes(services: Services): Hono {
   const app = new Hono();
-  const answers = whenNeeded(
+  const answers = lazyModule(
     () => import('./internal-handlers.ts'),
     ({ createHealth, createQuota }) => ({
       health: createHealth(services),
       quota: createQuota({ ...services, ...services.identity }),
     }),
   );
-  const checks = whenNeeded(
+  const checks = lazyModule(
     () => import('./internal-handlers.ts'),
     ({ createCheckRoute }) => createCheckRoute(services),
   );

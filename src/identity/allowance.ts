@@ -58,7 +58,7 @@ const MAX_FOUND = 10_000;
 
 export type CallerKind = 'key' | 'user';
 
-export interface Asking {
+export interface LookUpRequest {
   readonly kind: CallerKind;
   /** The caller of the look-up. */
   readonly who: string;
@@ -67,13 +67,13 @@ export interface Asking {
 
 export interface LookUpAllowance {
   /** A permit for one look-up; undefined if there is none until the next second. */
-  permit(asking: Asking): Permit | undefined;
+  permit(asking: LookUpRequest): LookUpPermit | undefined;
   /** Marks the caller as known. Its look-ups then use the budget of known callers. */
   found(who: string): void;
 }
 
 /** To be called with the answer. A failed look-up has none, and uses up its permit. */
-export type Permit = (isFound: boolean) => void;
+export type LookUpPermit = (isFound: boolean) => void;
 
 export function createLookUpAllowance(now: () => number): LookUpAllowance {
   const lately = createBoundedCache<true>(MAX_FOUND);
@@ -81,7 +81,7 @@ export function createLookUpAllowance(now: () => number): LookUpAllowance {
   const unknown = { key: createFairBudget(PER_SECOND), user: createFairBudget(PER_SECOND) };
   const suspects = createSuspects(now);
 
-  const take = ({ kind, who, ip }: Asking) => {
+  const take = ({ kind, who, ip }: LookUpRequest) => {
     // A caller that was found before is not made up, whatever its address does.
     if (lately.get(who, now())) return known[kind].take(who, now());
     const isSuspect = kind === 'key' && suspects.has(ip);

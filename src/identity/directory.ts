@@ -5,7 +5,6 @@ import { createBoundedCache } from '../core/bounded-cache.ts';
 import { digest, toBase64Url } from '../core/digest.ts';
 import {
   ABSENT,
-  type Answer,
   answerOf,
   type CallerDirectory,
   type CallerRecord,
@@ -13,13 +12,14 @@ import {
   type LookUpResult,
   NOT_ASKED,
   type OverAllowance,
+  type StoreAnswer,
   UNAVAILABLE,
   type Unavailable,
 } from '../core/ports/callers.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { object, optional, type Shape, text, wholeNumber } from '../core/shape.ts';
 import { type Kv, withDeadline } from '../rules/edge/published.ts';
-import { type CallerKind, createLookUpAllowance, type Permit } from './allowance.ts';
+import { type CallerKind, createLookUpAllowance, type LookUpPermit } from './allowance.ts';
 import { hashApiKey, isWellFormedKey } from './api-key.ts';
 
 // The records of callers in KV.
@@ -41,7 +41,7 @@ export async function readRecord(
   kv: Kv,
   kind: 'key' | 'user',
   name: string,
-): Promise<Answer<CallerRecord> | undefined> {
+): Promise<StoreAnswer<CallerRecord> | undefined> {
   const stored = await kv.get(name);
   if (stored === null) return undefined;
   const kept = JSON.parse(stored) as Partial<typeof NOBODY> | null;
@@ -122,7 +122,7 @@ export function createCallerDirectory(options: CallerDirectoryOptions): CallerDi
   };
 
   /** Gives KV half of the time, so that Postgres has the rest if KV hangs. */
-  async function fromKv(sought: Sought): Promise<Answer<CallerRecord> | undefined> {
+  async function fromKv(sought: Sought): Promise<StoreAnswer<CallerRecord> | undefined> {
     try {
       const half = AbortSignal.timeout(Math.ceil(deadlineMs / 2));
       const kept = await withDeadline(half, readRecord(kv, sought.kind, sought.name));
@@ -153,7 +153,7 @@ export function createCallerDirectory(options: CallerDirectoryOptions): CallerDi
   }
 
   /** KV also records that a user has no row, because most have none. A made-up key writes nothing to KV. */
-  async function keep(sought: Sought, record: CallerRecord | undefined, permit: Permit): Promise<void> {
+  async function keep(sought: Sought, record: CallerRecord | undefined, permit: LookUpPermit): Promise<void> {
     askAgainAtMs = Number.NEGATIVE_INFINITY;
     permit(record !== undefined);
     remember(sought, answerOf(record), MEMORY_MS);
@@ -179,7 +179,7 @@ export function createCallerDirectory(options: CallerDirectoryOptions): CallerDi
 }
 
 /** The results that memory keeps. */
-type Remembered = Answer<CallerRecord> | Unavailable;
+type Remembered = StoreAnswer<CallerRecord> | Unavailable;
 
 /** The caller of a look-up. */
 interface Sought {
@@ -194,7 +194,7 @@ interface Sought {
 interface Question {
   readonly deadline: AbortSignal;
   readonly afterResponse: AfterResponse;
-  readonly permit: Permit;
+  readonly permit: LookUpPermit;
 }
 
 /** No colon, so that no id ends like a revision. */

@@ -1,5 +1,5 @@
-// Counts the checks of a request, mostly with one call to the nearest region. A check that this region has ceded goes
-// to its home. A denied check is tried in the next region that has a part. If the region that should count a check does
+// Counts the checks of a request, mostly with one call to the nearest region. A check that this region has transferred goes
+// to its owner. A denied check is tried in the next region that has a part. If the region that should count a check does
 // not answer, another one stands in for it. If the request is denied after all, its charges are given back: all or
 // nothing.
 
@@ -7,7 +7,7 @@ import { createBoundedCache } from '../core/bounded-cache.ts';
 import { capacityOf, drainMs, hasBurst } from '../core/counting/capacity.ts';
 import { type Answer, type Outcome, outcomeWith } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/decision.ts';
-import { eachAs } from '../core/each.ts';
+import { mapStable } from '../core/map-stable.ts';
 import { isStandIn, type RuleCheck } from '../core/matching/plan.ts';
 import { type Deadline, keepAlive, mayBeDropped } from './deadline.ts';
 import type { LeaseBook } from './leases.ts';
@@ -24,7 +24,14 @@ import {
   type Tally,
 } from './region-calls.ts';
 import { isOutdated } from './rules-in-force.ts';
-import { type Ask, asksOf, type Cessions, nameOf, type PartRequest, type Use } from './transfers.ts';
+import {
+  asksOf,
+  nameOf,
+  type TransferCall,
+  type TransferRequest,
+  type Transfers,
+  type Use,
+} from './transfers.ts';
 
 // One check of a request while the isolate asks regions: the answer of each region, and the result.
 
@@ -167,7 +174,7 @@ function capacityOfAll({ check: { algorithm }, parts }: PlacedCheck): number {
 }
 
 /**
- * Undefined if the nearest region does not answer: no region could use parts that are ceded to it now. Also undefined if
+ * Undefined if the nearest region does not answer: no region could use parts that are transferred to it now. Also undefined if
  * a stand-in has decided: that says nothing about the parts.
  */
 export function useOf({ placed, admitted, verdicts }: Pending, [nearest]: Regions): Use | undefined {
@@ -205,7 +212,7 @@ export interface Counted extends Pick<Tally, 'failure' | 'delayedBy' | 'heard'> 
 export interface RegionalCount {
   count(request: CountRequest): Promise<Counted>;
   /** The results of a denial that memory knows; undefined if a region must be asked. */
-  recall(
+  knownDenial(
     request: Pick<CountRequest, 'placed' | 'regions' | 'announcement'>,
   ): CheckResult<RuleCheck>[] | undefined;
   /**
@@ -217,7 +224,7 @@ export interface RegionalCount {
 export interface RegionalCountOptions {
   readonly now: () => number;
   readonly denials: KnownDenials;
-  readonly cessions: Cessions;
+  readonly transfers: Transfers;
   readonly leases: LeaseBook;
 }
 
@@ -225,7 +232,7 @@ export interface RegionalCountOptions {
 const UNSETTLED_MS = 5_000;
 const MAX_UNSETTLED = 10_000;
 /**
- * The isolate may ask each region once for its part and twice to count, because a home may have got more parts
+ * The isolate may ask each region once for its part and twice to count, because an owner may have got more parts
  * meanwhile, and once to stand in for another.
  */
 const roundsFor = (regions: Regions) => 4 * regions.length + 1;
@@ -233,11 +240,11 @@ const roundsFor = (regions: Regions) => 4 * regions.length + 1;
 /** Calls that the isolate makes at the same time. */
 interface Step {
   readonly turns: readonly Turn[];
-  readonly partRequests: readonly PartRequest[];
+  readonly partRequests: readonly TransferRequest[];
 }
 
 export function createRegionalCount(options: RegionalCountOptions): RegionalCount {
-  const { now, denials, cessions } = options;
+  const { now, denials, transfers } = options;
   const unsettled = createBoundedCache<true>(MAX_UNSETTLED);
   const isUnsettled = (check: RuleCheck) => unsettled.get(nameOf(check), now()) === true;
   const calls = createRegionCalls({ ...options, isUnsettled });
@@ -253,7 +260,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   const stepOf = (tally: Tally, request: CountRequest): Step | undefined => {
     const { placed, regions, operation, announcement } = request;
     const memory = operation === 'take' && !placed.some(mustSeeEveryRequest) ? announcement : undefined;
-    const partRequests: PartRequest[] = [];
+    const partRequests: TransferRequest[] = [];
     let turns: readonly Turn[] = [];
     let isOver = false;
     /** The last check that still waits for a region, and that region. */
@@ -279,14 +286,14 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   };
 
   /** Asks a region for its parts. If that fails, the isolate asks the region to count instead. */
-  const askForParts = async (some: Ask, tally: Tally, { deadline }: CountRequest) => {
+  const askForParts = async (some: TransferCall, tally: Tally, { deadline }: CountRequest) => {
     const { from } = some;
     const signal = AbortSignal.timeout(Math.ceil(from.distance.fitMs(deadline.remainingMs(), true)));
     const asked = await askRegion({
       region: from,
       isFair: true,
       now,
-      ask: () => cessions.ask(some, signal),
+      ask: () => transfers.ask(some, signal),
     });
     if (asked.kind === 'unanswered') tally.delayedBy ??= asked.reason;
   };
@@ -321,7 +328,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   /** Denies a check that no region may count now, if all regions answer. Admitting it could exceed the limit. */
   const denyLocked = (one: Pending) => {
     const { placed, admitted, verdicts } = one;
-    const waitMs = admitted || verdicts.size > 0 ? undefined : cessions.lockedMs(placed);
+    const waitMs = admitted || verdicts.size > 0 ? undefined : transfers.lockedMs(placed);
     if (waitMs === undefined) return;
     const end = { resetAtMs: now() + waitMs, retryAfterMs: waitMs, nowMs: now() };
     const outcome = { allowed: false, remaining: 0, granted: 0, delayMs: 0, ...end };
@@ -332,7 +339,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   const missedOf = (one: Pending, isRefusal: boolean, regions: Regions): RuleCheck[] => {
     const { placed, admitted, verdicts } = one;
     if (admitted || denialOf(one) || (isRefusal && verdicts.size === 0)) return [];
-    const at = regions.flatMap(({ name }) => cessions.checkAt(placed, name) ?? []);
+    const at = regions.flatMap(({ name }) => transfers.checkAt(placed, name) ?? []);
     return [at[0] ?? placed.check];
   };
 
@@ -345,12 +352,12 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       const use = useOf(one, regions);
       if (use) uses.push(use);
     }
-    cessions.follow(uses, regions, afterResponse);
+    transfers.follow(uses, regions, afterResponse);
   };
 
   const count = async (request: CountRequest): Promise<Counted> => {
     const tally: Tally = {
-      pending: eachAs(request.placed, pendingOf),
+      pending: mapStable(request.placed, pendingOf),
       heard: [],
       answered: [],
       failure: undefined,
@@ -409,9 +416,9 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   return {
     count,
     undo,
-    recall({ placed, regions, announcement }) {
+    knownDenial({ placed, regions, announcement }) {
       if (denials.size === 0 || placed.some(({ check }) => check.countDenied)) return undefined;
-      const all = eachAs(placed, pendingOf);
+      const all = mapStable(placed, pendingOf);
       const known = all.filter((one) => turnOf(one, regions, announcement) === undefined && isDenied(one));
       // Only Redis can tell whether this request would start a block.
       const isOpen = all.some((one) => one.placed.check.blockMs && !known.includes(one));

@@ -3,7 +3,7 @@
 
 import type { Outcome } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
-import type { Pace } from './lease-upkeep.ts';
+import type { LeasePace } from './lease-upkeep.ts';
 import type { LimiterRegion } from './region-calls.ts';
 
 // Measures how fast this isolate and all isolates use a counter, and what is left in the counter. lease-terms.ts uses
@@ -104,7 +104,7 @@ export interface Calling {
   readonly callMs: number;
 }
 
-export function paceOf(measured: Readonly<Measured>, { check, ms, isolates, callMs }: Calling): Pace {
+export function paceOf(measured: Readonly<Measured>, { check, ms, isolates, callMs }: Calling): LeasePace {
   const { unitsPerMs, unitsPerMsBefore, charged, chargedByOthers } = measured;
   const nowMs = ms + measured.aheadMs;
   const remaining = nowMs < measured.resetAtMs ? measured.remaining : check.limit;

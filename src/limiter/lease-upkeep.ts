@@ -10,7 +10,7 @@ import type { Lease } from './lease-counter.ts';
 import type { LeaseBook } from './leases.ts';
 import type { PlacedCheck } from './next-region.ts';
 import { askRegion, type Regions } from './region-calls.ts';
-import { type Cessions, nameOf } from './transfers.ts';
+import { nameOf, type Transfers } from './transfers.ts';
 
 export interface LeaseUpkeep {
   /** Called after a request that used leases of these checks. */
@@ -25,7 +25,7 @@ export interface Following {
 export interface LeaseUpkeepOptions {
   readonly now: () => number;
   readonly book: LeaseBook;
-  readonly cessions: Pick<Cessions, 'checkAt' | 'follow'>;
+  readonly transfers: Pick<Transfers, 'checkAt' | 'follow'>;
 }
 
 /** No request waits for this call, but a late lease is of no use. */
@@ -39,9 +39,9 @@ interface Refill {
   readonly wanting: RuleCheck;
 }
 
-export function createLeaseUpkeep({ now, book, cessions }: LeaseUpkeepOptions): LeaseUpkeep {
+export function createLeaseUpkeep({ now, book, transfers }: LeaseUpkeepOptions): LeaseUpkeep {
   const refillOf = (placed: PlacedCheck, regions: Regions): Refill[] => {
-    const check = book.isLow(placed.check) ? cessions.checkAt(placed, regions[0].name) : undefined;
+    const check = book.isLow(placed.check) ? transfers.checkAt(placed, regions[0].name) : undefined;
     const units = check ? book.claim(regions, placed, check) : 0;
     return check && units > 0 ? [{ placed, check, wanting: { ...check, want: units - check.cost } }] : [];
   };
@@ -68,7 +68,7 @@ export function createLeaseUpkeep({ now, book, cessions }: LeaseUpkeepOptions): 
       const whole = asWhole(pendingOf(placed), check, outcome);
       book.note({ region, check, outcome, whole, sentAtMs, chargedAtMs, usedNow: 0, announcement });
       // Asks for parts as after a request, because a counter used from memory needs the parts of other regions, too.
-      cessions.follow([{ placed, region, counted: check, outcome: told }], regions, afterResponse);
+      transfers.follow([{ placed, region, counted: check, outcome: told }], regions, afterResponse);
     }
   };
 
@@ -138,7 +138,7 @@ export function isLeasable({ algorithm, rule, countDenied, blockMs, isShadow }: 
 }
 
 /** What the isolate knows of a counter. */
-export interface Pace {
+export interface LeasePace {
   /** The pace of this isolate in the last measurement, and in the one before. */
   readonly unitsPerMs: number;
   readonly unitsPerMsBefore: number;
@@ -153,7 +153,7 @@ export interface Pace {
 }
 
 /** Units to ask for beyond the cost; 0 for none. */
-export function wantOf(check: RuleCheck, pace: Pace): number {
+export function wantOf(check: RuleCheck, pace: LeasePace): number {
   const { remaining, isolates, nowMs, callMs } = pace;
   // A burst must not count as pace, so both measurements must be fast. Their mean is nearer to the truth than either.
   const isBusy = Math.min(pace.unitsPerMs, pace.unitsPerMsBefore) * 1_000 >= LEAST_PACE * check.cost;

@@ -5,7 +5,7 @@ import { createBoundedCache } from '../core/bounded-cache.ts';
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import { type Outcome, outcomeWith } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/decision.ts';
-import { eachAs } from '../core/each.ts';
+import { mapStable } from '../core/map-stable.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import {
   ask,
@@ -175,9 +175,9 @@ export function createLeaseBook(now: () => number): LeaseBook {
 
     use(placed, ledger) {
       const ms = nowMs();
-      const found = eachAs(placed, ({ check }) => findLease(check, ms));
+      const found = mapStable(placed, ({ check }) => findLease(check, ms));
       if (!found.every((one) => one !== undefined)) return undefined;
-      return eachAs(placed, ({ check }, i) => use(found[i] as Found, check, ms, ledger));
+      return mapStable(placed, ({ check }, i) => use(found[i] as Found, check, ms, ledger));
     },
 
     claim(regions, placed, check) {
@@ -285,7 +285,7 @@ export interface LeasingOptions extends LeaseUpkeepOptions {
   readonly announcement: () => string;
 }
 
-/** One list for all requests without a lease, so that V8 always sees the same kind of array: see `eachAs`. */
+/** One list for all requests without a lease, so that V8 always sees the same kind of array: see `mapStable`. */
 const NONE: readonly PlacedCheck[] = [];
 
 export function createLeasing({ announcement, ...options }: LeasingOptions): Leasing {

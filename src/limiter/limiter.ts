@@ -14,7 +14,7 @@
 //  2. Memory. Leases pay for checks: their units were charged in advance. A known denial denies without a call.
 //  3. The nearest region. One call counts all checks that memory leaves open. It also reads the announcement of the
 //     rules when that is due. If memory decides alone, a call of its own reads it.
-//  4. Other regions: the home of a counter that has moved, the owner of a counter that only one region has, and for a
+//  4. Other regions: the owner of a counter that has moved, the owner of a counter that only one region has, and for a
 //     denied check the regions that still have a part of its limit.
 //  5. A stand-in, if the region that should count a check does not answer.
 //  6. This isolate alone, if no region answers. It knows only its own requests. A peek then gets no answer.
@@ -41,7 +41,7 @@
 //   next-region.ts     which region to ask next about a check
 //   region-calls.ts    one call to one region, and what its answer means
 //   region-watch.ts    probes failed regions; knows how far away regions are, and how many isolates they have
-//   transfers.ts       parts that one region cedes to another; merging.ts: small limits that one region counts alone
+//   transfers.ts       parts that one region transfers to another; merging.ts: small limits that one region counts alone
 //   fallback.ts        decides in this isolate alone
 //   rules-in-force.ts  reads announcements and loads newer rules
 //   ledger.ts          all charges of one request; refunds, settles, renews and releases them
@@ -76,7 +76,7 @@ import { createDecisionMemory, createKnownDenials, type Known } from './memory.t
 import { createPlacing, type PlacedCheck } from './next-region.ts';
 import { type LimiterRegion, type Regions, reasonOf } from './region-calls.ts';
 import { createRulesInForce, type Hearing } from './rules-in-force.ts';
-import { createCessions } from './transfers.ts';
+import { createTransfers } from './transfers.ts';
 
 export interface Limiter {
   /**
@@ -113,10 +113,10 @@ const SHADOW_MS = 5_000;
 export function createLimiter(options: LimiterOptions): Limiter {
   const { snapshots, deadlineMs, capPerSecond, now, onBug } = options;
   const rules = createRulesInForce({ snapshots, deadlineMs, now });
-  const cessions = createCessions(now);
+  const transfers = createTransfers(now);
   const leases = createLeaseBook(now);
-  const regional = createRegionalCount({ now, denials: createKnownDenials(), cessions, leases });
-  const leasing = createLeasing({ now, book: leases, cessions, announcement: () => snapshots.announced() });
+  const regional = createRegionalCount({ now, denials: createKnownDenials(), transfers, leases });
+  const leasing = createLeasing({ now, book: leases, transfers, announcement: () => snapshots.announced() });
   const memory = createDecisionMemory({
     placing: createPlacing(options.shares, now),
     regional,
@@ -348,12 +348,12 @@ export function createLimiter(options: LimiterOptions): Limiter {
   };
 
   /** Reports this isolate to the census now and then, so that every isolate knows how many there are. */
-  const reportToCensus = ({ census, censusBoard }: LimiterRegion, afterResponse: AfterResponse) => {
+  const reportToCensus = ({ census, isolateCount }: LimiterRegion, afterResponse: AfterResponse) => {
     if (!census.isDue(now())) return;
     ownId ??= options.isolateId();
     const signal = AbortSignal.timeout(deadlineMs);
     // If the call fails, the isolate keeps the last number and tries again when the next report is due.
-    afterResponse(censusBoard.present(ownId, signal).then(census.tell, () => {}));
+    afterResponse(isolateCount.present(ownId, signal).then(census.tell, () => {}));
   };
 
   return { decide, leased: leases.total, leasedOf: leases.unitsOf };

@@ -32,7 +32,7 @@ export interface DecisionMemory {
 export interface DecisionMemoryOptions {
   readonly placing: Placing;
   readonly leasing: Leasing;
-  readonly regional: Pick<RegionalCount, 'recall'>;
+  readonly regional: Pick<RegionalCount, 'knownDenial'>;
   /** See `Moment`. */
   readonly announcement: () => string;
 }
@@ -61,7 +61,7 @@ export function createDecisionMemory(options: DecisionMemoryOptions): DecisionMe
 
   const denialOf = ({ operation, regions }: DecisionRequest, placed: readonly PlacedCheck[]) =>
     operation === 'take' && placed.length > 0
-      ? regional.recall({ placed, regions, announcement: announcement() })
+      ? regional.knownDenial({ placed, regions, announcement: announcement() })
       : undefined;
 
   return {

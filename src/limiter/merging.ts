@@ -1,6 +1,6 @@
 // Some algorithms lose a unit in each part that is in use (the trait `roundsEachPart`). With a small limit that is too
-// much, so Weir merges the parts once a caller strains several regions: the home charges itself with the units that the
-// other region has counted, and that region then cedes its part although it is in use. docs/regions.md explains why
+// much, so Weir merges the parts once a caller strains several regions: the owner charges itself with the units that the
+// other region has counted, and that region then transfers its part although it is in use. docs/regions.md explains why
 // that is exact.
 
 import { capacityOf, hasBurst } from '../core/counting/capacity.ts';
@@ -12,7 +12,7 @@ import { isMerged } from '../core/regions/placement.ts';
 import type { Pending } from './count.ts';
 import type { PlacedCheck } from './next-region.ts';
 import type { LimiterRegion, Regions } from './region-calls.ts';
-import { type Cessions, wholeOf } from './transfers.ts';
+import { type Transfers, wholeOf } from './transfers.ts';
 
 /** No request waits for these calls, so they may take long. */
 const MERGE_MS = 5_000;
@@ -23,45 +23,45 @@ export interface Merge {
   readonly from: LimiterRegion;
   /** The answer of `from` when it was asked for its part. */
   readonly outcome: Outcome;
-  /** The nearest one is the home. */
+  /** The nearest one is the owner. */
   readonly regions: Regions;
 }
 
-export interface MergingOptions extends Pick<Cessions, 'ask' | 'cessionFrom'> {
+export interface MergingOptions extends Pick<Transfers, 'ask' | 'transferFrom'> {
   /** Whether that region has refused its part of the counter lately. */
   readonly isRefused: (from: string, check: RuleCheck) => boolean;
 }
 
-export function createMerging({ ask, cessionFrom, isRefused }: MergingOptions) {
+export function createMerging({ ask, transferFrom, isRefused }: MergingOptions) {
   /**
-   * Only one region at a time may merge a counter. Otherwise two regions could cede to each other, and neither would
-   * count. The turn itself is a cession, of a counter that no rule uses.
+   * Only one region at a time may merge a counter. Otherwise two regions could transfer to each other, and neither would
+   * count. The turn itself is a transfer, of a counter that no rule uses.
    */
   const hasTurn = async ({ placed, regions }: Merge): Promise<boolean> => {
-    const turn = { ...placed, check: { ...placed.check, id: `${placed.check.id}-home` } };
+    const turn = { ...placed, check: { ...placed.check, id: `${placed.check.id}-owner` } };
     const weighted = [...placed.parts].map(([name, { limit }]) => ({ name, share: limit }));
     const keeper = regions.find(({ name }) => name === centralRegionOf(placed.check.key, weighted));
     if (!keeper) return false;
-    const [home] = regions;
-    const known = cessionFrom(turn.check, keeper.name);
-    if (known || isRefused(keeper.name, turn.check)) return known?.home === home.name;
+    const [owner] = regions;
+    const known = transferFrom(turn.check, keeper.name);
+    if (known || isRefused(keeper.name, turn.check)) return known?.owner === owner.name;
     const signal = AbortSignal.timeout(MERGE_MS);
-    const [outcome] = await ask({ from: keeper, home: home.name, placed: [turn] }, signal);
+    const [outcome] = await ask({ from: keeper, owner: owner.name, placed: [turn] }, signal);
     return outcome?.allowed === true;
   };
 
-  /** Undefined if that region may have ceded its part, or if the home has no room for its units. */
+  /** Undefined if that region may have transferred its part, or if the owner has no room for its units. */
   const tryOnce = async ({ placed, from, regions }: Merge, units: number): Promise<Outcome | undefined> => {
-    const [home] = regions;
+    const [owner] = regions;
     const signal = AbortSignal.timeout(MERGE_MS);
     const charge = { ...wholeOf(placed.check), cost: units };
-    const { nowMs, outcomes } = await home.store.run({ operation: 'take', checks: [charge] }, signal);
+    const { nowMs, outcomes } = await owner.store.run({ operation: 'take', checks: [charge] }, signal);
     if (!outcomes[0]?.allowed) return undefined;
     const charged = { units, atMs: nowMs };
     // If the region does not answer, the charge stays.
-    const [answer] = await ask({ from, home: home.name, placed: [placed], charged }, signal);
+    const [answer] = await ask({ from, owner: owner.name, placed: [placed], charged }, signal);
     if (answer?.allowed !== false) return undefined;
-    await home.store.run({ operation: 'refund', checks: [{ ...charge, chargedAtMs: nowMs }] }, signal);
+    await owner.store.run({ operation: 'refund', checks: [{ ...charge, chargedAtMs: nowMs }] }, signal);
     return answer;
   };
 

@@ -1,6 +1,6 @@
 // Which region the isolate asks next about a check: to count it, to stand in for its owner, or for its part.
 
-import { eachAs } from '../core/each.ts';
+import { mapStable } from '../core/map-stable.ts';
 import { type RuleCheck, standInAt } from '../core/matching/plan.ts';
 import type { SharesByRegion, Split } from '../core/matching/rule.ts';
 import { isUsable } from '../core/regions/parts.ts';
@@ -8,7 +8,7 @@ import { createPlacements, type Placement, type Placements, wholeAt } from '../c
 import { isUnanswered, type Pending, setVerdict, type Turn } from './count.ts';
 import type { KnownDenials } from './memory.ts';
 import type { LimiterRegion, Regions } from './region-calls.ts';
-import type { Cessions, PartRequest } from './transfers.ts';
+import type { TransferRequest, Transfers } from './transfers.ts';
 
 // While the owner of a counter does not answer, another region stands in for it. It counts in a counter of another id,
 // with the whole limit. Which region that is depends on the owner, not on the caller, so all isolates that cannot reach
@@ -16,7 +16,7 @@ import type { Cessions, PartRequest } from './transfers.ts';
 // stand-in any more. Its counter expires by itself. docs/regions.md explains the rest.
 
 export interface StandInOptions {
-  readonly cessions: Pick<Cessions, 'ownerOf'>;
+  readonly transfers: Pick<Transfers, 'ownerOf'>;
   /** Whether the breaker lets requests call the region. */
   readonly isClosed: (region: LimiterRegion) => boolean;
 }
@@ -28,11 +28,11 @@ export interface StandInOptions {
 export function standInOf(
   one: Pending,
   regions: Regions,
-  { cessions, isClosed }: StandInOptions,
+  { transfers, isClosed }: StandInOptions,
 ): Turn | undefined {
   if (regions.length === 1) return undefined;
   const { placed, verdicts } = one;
-  const name = cessions.ownerOf(placed);
+  const name = transfers.ownerOf(placed);
   const owner = regions.find((region) => region.name === name);
   const answers = [...verdicts.values()];
   const hasFailed = !owner || answers.some(isUnanswered) || regions.some((region) => !isClosed(region));
@@ -49,7 +49,7 @@ export function standInOf(
 
 export interface NextRegionOptions {
   readonly denials: KnownDenials;
-  readonly cessions: Cessions;
+  readonly transfers: Transfers;
   readonly isClosed: (region: LimiterRegion) => boolean;
   readonly now: () => number;
 }
@@ -62,11 +62,11 @@ export interface NextRegion {
   turnOf(one: Pending, regions: Regions, announcement: string | undefined): Turn | undefined;
   /** The region that stands in for the owner of a check, if no other region can count it. */
   standInTurnOf(one: Pending, regions: Regions, announcement: string | undefined): Turn | undefined;
-  /** The region whose part the home of the check should get before the next region counts. */
-  partRequestOf(one: Pending, regions: Regions): PartRequest | undefined;
+  /** The region whose part the owner of the check should get before the next region counts. */
+  partRequestOf(one: Pending, regions: Regions): TransferRequest | undefined;
 }
 
-export function createNextRegion({ now, denials, cessions, isClosed }: NextRegionOptions): NextRegion {
+export function createNextRegion({ now, denials, transfers, isClosed }: NextRegionOptions): NextRegion {
   const knownDenial = (region: LimiterRegion, check: RuleCheck, announcement: string | undefined) =>
     announcement !== undefined && denials.size > 0
       ? denials.find(region.name, check, now(), announcement)
@@ -74,10 +74,10 @@ export function createNextRegion({ now, denials, cessions, isClosed }: NextRegio
 
   const turnOf: NextRegion['turnOf'] = (one, regions, announcement) => {
     const { placed } = one;
-    const near = cessions.checkAt(placed, regions[0].name);
-    // The usual case: the nearest region counts the check, and no cession has to be looked up.
-    for (const region of near ? regions : cessions.candidates(placed, regions)) {
-      const check = region === regions[0] ? near : cessions.checkAt(placed, region.name);
+    const near = transfers.checkAt(placed, regions[0].name);
+    // The usual case: the nearest region counts the check, and no transfer has to be looked up.
+    for (const region of near ? regions : transfers.candidates(placed, regions)) {
+      const check = region === regions[0] ? near : transfers.checkAt(placed, region.name);
       if (!check) continue;
       const verdict = one.verdicts.get(region.name);
       // The region's part was smaller when the region denied the check.
@@ -94,24 +94,24 @@ export function createNextRegion({ now, denials, cessions, isClosed }: NextRegio
 
   const standInTurnOf: NextRegion['standInTurnOf'] = (one, regions, announcement) => {
     for (;;) {
-      const turn = standInOf(one, regions, { cessions, isClosed });
+      const turn = standInOf(one, regions, { transfers, isClosed });
       const known = turn && knownDenial(turn.region, turn.check, announcement);
       if (!turn || !known) return turn;
       setVerdict(one, turn.region.name, { check: turn.check, outcome: known });
     }
   };
 
-  /** The home has denied the check or has no part. Parts of idle regions help more than a single charge elsewhere. */
+  /** The owner has denied the check or has no part. Parts of idle regions help more than a single charge elsewhere. */
   const partRequestOf: NextRegion['partRequestOf'] = ({ placed, verdicts }, regions) => {
-    const home = placed.at ?? regions[0].name;
-    const part = placed.parts.get(home);
+    const owner = placed.at ?? regions[0].name;
+    const part = placed.parts.get(owner);
     const hasPart = part !== undefined && isUsable(placed.check, part);
-    if (hasPart && verdicts.get(home)?.outcome === undefined) return undefined;
-    const own = regions.find(({ name }) => name === home);
-    // No region could use a part that is ceded to a region that does not answer.
+    if (hasPart && verdicts.get(owner)?.outcome === undefined) return undefined;
+    const own = regions.find(({ name }) => name === owner);
+    // No region could use a part that is transferred to a region that does not answer.
     if (!hasPart && !(own?.distance.ms() !== undefined && isClosed(own))) return undefined;
-    const from = regions.find((region) => isClosed(region) && cessions.isMissing(placed, home, region));
-    return from && { placed, from, home };
+    const from = regions.find((region) => isClosed(region) && transfers.isMissing(placed, owner, region));
+    return from && { placed, from, owner };
   };
 
   return { turnOf, standInTurnOf, partRequestOf };
@@ -142,7 +142,7 @@ export function createPlacing(shares: SharesByRegion, now: () => number): Placin
   return {
     place(checks, regions, split = configured) {
       if (regions.length === 1 && isSettled(checks, split))
-        return eachAs(checks, (check) => {
+        return mapStable(checks, (check) => {
           const { parts, at } = wholeAt(regions[0].name, check);
           return { check, split, parts, at };
         });

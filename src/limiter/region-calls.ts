@@ -3,14 +3,14 @@
 
 import { type Answer, type Outcome, outcomeWith } from '../core/counting/check.ts';
 import type { DegradedReason } from '../core/decision.ts';
-import { eachAs } from '../core/each.ts';
+import { mapStable } from '../core/map-stable.ts';
 import { isStandIn, type RuleCheck } from '../core/matching/plan.ts';
 import {
-  type AnnouncementBoard,
   type Census,
-  type CensusBoard,
   type CounterStore,
   CounterStoreError,
+  type IsolateCount,
+  type RulesPointer,
 } from '../core/ports/region.ts';
 import type { Breaker, Permit } from '../core/regions/breaker.ts';
 import { asWhole, type CountRequest, isUnanswered, type Pending, setVerdict, type Turn } from './count.ts';
@@ -18,7 +18,7 @@ import type { LeaseBook } from './leases.ts';
 import type { KnownDenials, Moment } from './memory.ts';
 import { type Distance, LONGEST_MS, type RegionWatch, TIMEOUT_FACTOR } from './region-watch.ts';
 import type { RegionAnnouncement } from './rules-in-force.ts';
-import type { Cessions } from './transfers.ts';
+import type { Transfers } from './transfers.ts';
 
 // Calls a region if its breaker is closed. After the response, region-watch.ts finds out whether a failed region is
 // back.
@@ -29,12 +29,12 @@ export interface LimiterRegion {
   /** The other regions, nearest to this one first. They stand in for this one in this order: see stand-in.ts. */
   readonly neighbours: readonly string[];
   readonly store: CounterStore;
-  readonly board: AnnouncementBoard;
+  readonly pointer: RulesPointer;
   readonly breaker: Breaker;
   readonly watch: RegionWatch;
   readonly distance: Distance;
   readonly census: Census;
-  readonly censusBoard: CensusBoard;
+  readonly isolateCount: IsolateCount;
   /** A cluster may take charges back within a call: see redis/counter-store.ts. */
   readonly isCluster: boolean;
 }
@@ -45,16 +45,16 @@ export type Regions = readonly [LimiterRegion, ...LimiterRegion[]];
 /** If a region had at least this part of the deadline, a timeout is its fault. */
 export const FAIR_PART = 0.25;
 
-export interface Unanswered {
+export interface NoReply {
   readonly kind: 'unanswered';
   readonly reason: DegradedReason;
   /** The region got the call, so it may have charged the checks. */
   readonly isInDoubt: boolean;
 }
 
-export type Asked<T> = Unanswered | { readonly kind: 'answered'; readonly answer: T };
+export type RegionReply<T> = NoReply | { readonly kind: 'answered'; readonly answer: T };
 
-export interface Asking<T> {
+export interface RegionCallOptions<T> {
   readonly region: LimiterRegion;
   readonly ask: () => Promise<T>;
   readonly now: () => number;
@@ -62,7 +62,7 @@ export interface Asking<T> {
   readonly isFair: boolean;
 }
 
-export async function askRegion<T>(asking: Asking<T>): Promise<Asked<T>> {
+export async function askRegion<T>(asking: RegionCallOptions<T>): Promise<RegionReply<T>> {
   const { region, isFair, now, ask } = asking;
   const permit = region.breaker.enter();
   if (permit === undefined) return NOT_ASKED;
@@ -77,7 +77,7 @@ export async function askRegion<T>(asking: Asking<T>): Promise<Asked<T>> {
 }
 
 /** The breaker is not closed, so the region is not called. */
-export const NOT_ASKED: Unanswered = { kind: 'unanswered', isInDoubt: false, reason: 'breaker-open' };
+export const NOT_ASKED: NoReply = { kind: 'unanswered', isInDoubt: false, reason: 'breaker-open' };
 
 /** The region has answered a call. */
 export function noteAnswer(region: LimiterRegion, permit: Permit, askedAtMs: number, nowMs: number): void {
@@ -85,12 +85,12 @@ export function noteAnswer(region: LimiterRegion, permit: Permit, askedAtMs: num
   region.distance.note(nowMs - askedAtMs);
 }
 
-interface Failed extends Pick<Asking<unknown>, 'region' | 'isFair'> {
+interface Failed extends Pick<RegionCallOptions<unknown>, 'region' | 'isFair'> {
   readonly permit: Permit;
 }
 
 /** A call to the region has failed. */
-export function noteFailure({ region, permit, isFair }: Failed, error: unknown, nowMs: number): Unanswered {
+export function noteFailure({ region, permit, isFair }: Failed, error: unknown, nowMs: number): NoReply {
   const reason = reasonOf(error);
   region.watch.note(error);
   if (reason === 'script-failed') region.breaker.succeed(permit, nowMs);
@@ -151,7 +151,7 @@ export interface RegionCalls {
 
 export interface RegionCallsOptions {
   readonly now: () => number;
-  readonly cessions: Cessions;
+  readonly transfers: Transfers;
   readonly denials: KnownDenials;
   readonly leases: LeaseBook;
   /** Whether a denial of this check may end before its retry time. */
@@ -163,7 +163,7 @@ const AGAIN_MS = 50;
 
 export function createRegionCalls({
   now,
-  cessions,
+  transfers,
   denials,
   leases,
   isUnsettled,
@@ -217,7 +217,7 @@ export function createRegionCalls({
     const { outcomes, nowMs } = answer;
     const passes = turns.every(({ check }, i) => {
       const outcome = outcomes[i];
-      return outcome?.allowed || (check.isShadow && outcome?.cededTo === undefined);
+      return outcome?.allowed || (check.isShadow && outcome?.transferredTo === undefined);
     });
     for (let i = 0; i < turns.length; i += 1) {
       const turn = turns[i] as Turn;
@@ -273,7 +273,7 @@ export function createRegionCalls({
     { operation, regions, announcement }: CountRequest,
   ) => {
     const moment = { askedAtMs: sentAtMs, answeredAtMs, announcement };
-    if (outcome.cededTo !== undefined) return cessions.learn(check, region.name, outcome, moment);
+    if (outcome.transferredTo !== undefined) return transfers.learn(check, region.name, outcome, moment);
     setVerdicts(ones, region, check, outcome);
     if (operation !== 'take') return;
     if (region === regions[0]) leases.denied(check, outcome, outcome.nowMs ?? answeredAtMs);
@@ -284,7 +284,7 @@ export function createRegionCalls({
   /** While a rule moves, each placement has its own part in the region. */
   const setVerdicts = (ones: Turn['ones'], region: LimiterRegion, check: RuleCheck, outcome?: Outcome) => {
     for (const one of ones) {
-      const own = ones.length === 1 ? check : (cessions.checkAt(one.placed, region.name) ?? check);
+      const own = ones.length === 1 ? check : (transfers.checkAt(one.placed, region.name) ?? check);
       const known = one.verdicts.get(region.name)?.outcome;
       setVerdict(one, region.name, { check: own, outcome: outcome ?? known });
     }
@@ -292,7 +292,7 @@ export function createRegionCalls({
 
   const miss = (
     turns: readonly Turn[],
-    { reason, isInDoubt }: Unanswered,
+    { reason, isInDoubt }: NoReply,
     tally: Tally,
     request: CountRequest,
   ) => {
@@ -309,7 +309,7 @@ export function createRegionCalls({
 
   const checksOf = (region: LimiterRegion, turns: readonly Turn[], request: CountRequest) => {
     const isLeasing = request.operation === 'take' && region === request.regions[0];
-    return eachAs(turns, (turn) => (isLeasing ? wanting(turn, request) : turn.check));
+    return mapStable(turns, (turn) => (isLeasing ? wanting(turn, request) : turn.check));
   };
 
   return {
@@ -347,7 +347,7 @@ export function createRegionCalls({
       const { region } = call;
       if (!tally.answered.includes(region)) tally.answered.push(region);
       if (answer.announced !== undefined)
-        tally.heard.push({ announced: answer.announced, board: region.board });
+        tally.heard.push({ announced: answer.announced, pointer: region.pointer });
       hearTurns(call, answer, request);
     },
 

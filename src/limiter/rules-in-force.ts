@@ -14,7 +14,7 @@ export interface RegionAnnouncement extends Omit<OutdatedNotice, 'announced'> {
   readonly announced: string | null;
 }
 
-export interface Asking {
+export interface RulesRequest {
   readonly request: { readonly regions: Regions; readonly afterResponse: AfterResponse };
   readonly deadline: Deadline;
   readonly probe?: Probe | undefined;
@@ -29,16 +29,16 @@ export interface Hearing {
 
 export interface RulesInForce {
   /** Loads the first rules of this isolate. */
-  start(request: Asking['request']): Promise<Snapshot | undefined>;
+  start(request: RulesRequest['request']): Promise<Snapshot | undefined>;
   /** Notes what a probe has read. Returns the notice if the rules are outdated. */
   learn(probe: Probe, heard: readonly RegionAnnouncement[]): OutdatedNotice | undefined;
   /**
    * Reads the announcement by a call of its own, if a probe is due. Returns a promise only if a region must confirm the
    * rules before they decide.
    */
-  hear(asking: Asking): Promise<Hearing> | undefined;
+  hear(asking: RulesRequest): Promise<Hearing> | undefined;
   /** Loads the new rules. Returns true if they must decide this request and are loaded in time. */
-  follow(news: OutdatedNotice, asking: Asking): Promise<boolean>;
+  follow(news: OutdatedNotice, asking: RulesRequest): Promise<boolean>;
 }
 
 /**
@@ -77,7 +77,7 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
    * breaker must learn how it ends.
    */
   const read = async (
-    { regions, afterResponse }: Asking['request'],
+    { regions, afterResponse }: RulesRequest['request'],
     deadline: Deadline,
     mostMs = deadline.totalMs,
   ): Promise<Read> => {
@@ -89,9 +89,9 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
       const givenMs = deadline.remainingMs() / (hasNext ? 2 : 1);
       if (givenMs <= 0) break;
       const isFair = givenMs >= deadline.totalMs * FAIR_PART;
-      const ask = () => region.board.read(deadline.signal(givenMs));
+      const ask = () => region.pointer.read(deadline.signal(givenMs));
       const one = askRegion({ region, isFair, now, ask }).then((answer) => {
-        if (answer.kind === 'answered') return { announced: answer.answer ?? null, board: region.board };
+        if (answer.kind === 'answered') return { announced: answer.answer ?? null, pointer: region.pointer };
         failure ??= answer.reason;
         throw new CounterStoreError('unavailable', 'the region does not answer');
       });
@@ -117,15 +117,15 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
     learn,
 
     start(request) {
-      let { board }: Pick<RegionAnnouncement, 'board'> = request.regions[0];
+      let { pointer }: Pick<RegionAnnouncement, 'pointer'> = request.regions[0];
       return snapshots.start({
         async read() {
           const { heard } = await read(request, createDeadline(deadlineMs, now));
           if (!heard) throw new CounterStoreError('unavailable', 'no region answers');
-          board = heard.board;
+          pointer = heard.pointer;
           return heard.announced ?? undefined;
         },
-        readPublished: (parts, signal) => board.readPublished(parts, signal),
+        readPublished: (parts, signal) => pointer.readPublished(parts, signal),
       });
     },
 

@@ -3,7 +3,7 @@
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import { createPerSecondBudget } from '../core/per-second-budget.ts';
 import { createDeadline } from './deadline.ts';
-import { type Asking, createRulesInForce, type RulesInForceOptions } from './rules-in-force.ts';
+import { createRulesInForce, type RulesInForceOptions, type RulesRequest } from './rules-in-force.ts';
 
 /** For an isolate. Names that nobody has published must not cost a call to Redis each. */
 const REFRESHES_PER_SECOND = 5;
@@ -17,7 +17,7 @@ export type Refreshed =
   | 'unknown';
 
 /** `used` are the rules that could not plan the check. */
-export type RefreshRules = (used: Snapshot, request: Asking['request']) => Promise<Refreshed>;
+export type RefreshRules = (used: Snapshot, request: RulesRequest['request']) => Promise<Refreshed>;
 
 export function createRulesRefresh(options: RulesInForceOptions): RefreshRules {
   const { snapshots, deadlineMs, now } = options;
@@ -25,7 +25,7 @@ export function createRulesRefresh(options: RulesInForceOptions): RefreshRules {
   const budget = createPerSecondBudget(REFRESHES_PER_SECOND);
   let last: Refreshed = 'same';
 
-  const ask = async (request: Asking['request']): Promise<Refreshed> => {
+  const ask = async (request: RulesRequest['request']): Promise<Refreshed> => {
     const expected = snapshots.announced();
     // Rules that miss what is asked for are worth no more than none, so the request waits as if they had lapsed.
     const probe = { expected, isOverdue: true, isLapsed: true, askedAtMs: now() };

@@ -1,6 +1,6 @@
 // Upstash Redis over HTTP for Workers: each command has its own signal, and errors hold no secrets.
 import type { Redis } from '@upstash/redis/cloudflare';
-import { whenNeeded } from '../core/lazy-module.ts';
+import { lazyModule } from '../core/lazy-module.ts';
 import { CounterStoreError, OutOfCalls } from '../core/ports/region.ts';
 import { withoutCommand, wordsOf } from './redact-error.ts';
 import type { Script } from './script.ts';
@@ -55,7 +55,7 @@ const OUT_OF_SUBREQUESTS = 'Too many subrequests';
 export class ScriptMissing extends CounterStoreError {}
 
 export function createClient({ url, token }: UpstashOptions): Client {
-  const library = whenNeeded(
+  const library = lazyModule(
     () => import('./library.ts'),
     ({ createLibrary }) => createLibrary(url, token),
   );

@@ -5,10 +5,10 @@ import type { Answer, Check, Outcome } from '../core/counting/check.ts';
 import { PROBE_CHECKS } from '../core/counting/counters.ts';
 import { ANNOUNCEMENT_KEY, hashTagOf } from '../core/counting/keys.ts';
 import {
-  type AnnouncementBoard,
   type CounterCall,
   type CounterStore,
   CounterStoreError,
+  type RulesPointer,
 } from '../core/ports/region.ts';
 import { type Client, type Replied, ScriptMissing, type ScriptRun, scriptWords } from './client.ts';
 import { composeScript, type Script } from './script.ts';
@@ -84,12 +84,12 @@ const toAnnounced = ({ result }: Replied): Answer['announced'] =>
 // In a Redis Cluster, a script can touch only one hash slot. So Weir makes one call for each subject, still all or
 // nothing: if a later subject denies, Weir gives the earlier charges back.
 
-export function splitByHashSlot(store: CounterStore, board: Pick<AnnouncementBoard, 'read'>): CounterStore {
+export function splitByHashSlot(store: CounterStore, pointer: Pick<RulesPointer, 'read'>): CounterStore {
   return {
     ...store,
     async run({ withAnnouncement, ...call }, signal) {
       // The announcement is in another hash slot, so reading it takes a call of its own.
-      const announced = withAnnouncement ? await readAnnouncement(board, signal) : undefined;
+      const announced = withAnnouncement ? await readAnnouncement(pointer, signal) : undefined;
       return { ...(await runInSlots(store, call, signal)), announced };
     },
     async reset(keys, signal) {
@@ -99,8 +99,8 @@ export function splitByHashSlot(store: CounterStore, board: Pick<AnnouncementBoa
 }
 
 /** Undefined if the announcement cannot be read. Weir counts the checks anyway. */
-const readAnnouncement = (board: Pick<AnnouncementBoard, 'read'>, signal: AbortSignal) =>
-  board.read(signal).then(
+const readAnnouncement = (pointer: Pick<RulesPointer, 'read'>, signal: AbortSignal) =>
+  pointer.read(signal).then(
     (announced) => announced ?? null,
     () => undefined,
   );

@@ -1,7 +1,6 @@
 // Composes the Lua modules into the one script that Redis runs, and knows its SHA-1.
 import args from '../../lua/arguments.lua';
 import call from '../../lua/call.lua';
-import ceding from '../../lua/ceding.lua';
 import charging from '../../lua/charging.lua';
 import concurrency from '../../lua/concurrency.lua';
 import counters from '../../lua/counters.lua';
@@ -16,6 +15,7 @@ import slidingWindowBuckets from '../../lua/sliding-window-buckets.lua';
 import slidingWindowCounter from '../../lua/sliding-window-counter.lua';
 import slidingWindowLog from '../../lua/sliding-window-log.lua';
 import tokenBucket from '../../lua/token-bucket.lua';
+import transferring from '../../lua/transferring.lua';
 import writing from '../../lua/writing.lua';
 import { type AlgorithmId, traitsOf } from '../core/counting/algorithms/registry.ts';
 import { digest, toHex } from '../core/digest.ts';
@@ -37,7 +37,7 @@ const INCLUDED: Readonly<Record<string, string>> = {
   call,
   arguments: args,
   record,
-  ceding,
+  transferring,
   charging,
   placing,
   writing,

@@ -1,6 +1,6 @@
 // Translates checks into KEYS and ARGV of the script, and its reply into outcomes. lua/counters.lua describes both.
 import { type Answer, type Check, keysOf, type Outcome } from '../core/counting/check.ts';
-import { eachAs } from '../core/each.ts';
+import { mapStable } from '../core/map-stable.ts';
 import { type CounterCall, CounterStoreError } from '../core/ports/region.ts';
 import { letterOf } from './script.ts';
 
@@ -24,7 +24,7 @@ const COLUMNS: readonly (readonly [Column, ...Column[]])[] = [
   [({ countDenied, isShadow }) => (countDenied ? 1 : 0) + (isShadow ? 2 : 0) || undefined],
   [({ chargedAtMs }) => chargedAtMs],
   [({ seatId }) => seatId],
-  [({ cession }) => cession?.home, ({ cession }) => cession?.termMs, ({ cession }) => cession?.holdMs],
+  [({ transfer }) => transfer?.owner, ({ transfer }) => transfer?.termMs, ({ transfer }) => transfer?.holdMs],
   [({ borders }) => borders?.join(' ')],
 ];
 
@@ -77,23 +77,23 @@ function isUsed(column: Column | undefined, checks: readonly Check[]): boolean {
 export function parseAnswer(reply: unknown, checks: readonly Check[]): Answer {
   const detailsAt = 1 + PLAIN * checks.length;
   const length = detailsAt + DETAILS * checks.length;
-  const isHome = (field: unknown, i: number) =>
+  const isOwner = (field: unknown, i: number) =>
     i >= detailsAt && (i - detailsAt) % DETAILS === 0 && HOME.test(String(field));
   if (
     !Array.isArray(reply) ||
     (reply.length !== detailsAt && reply.length !== length) ||
-    !reply.every((field, i) => Number.isSafeInteger(field) || isHome(field, i))
+    !reply.every((field, i) => Number.isSafeInteger(field) || isOwner(field, i))
   )
     throw new CounterStoreError('bad-reply', `expected ${detailsAt} or ${length} integers`);
   const fields: readonly number[] = reply;
   return {
     nowMs: fields[0] ?? 0,
-    outcomes: eachAs(checks, (check, i) => toOutcome(fields, i, detailsAt, check)),
+    outcomes: mapStable(checks, (check, i) => toOutcome(fields, i, detailsAt, check)),
     announced: undefined,
   };
 }
 
-/** Stands in place of `allowed`: the region that the counter was ceded to. */
+/** Stands in place of `allowed`: the region that the counter was transferred to. */
 const HOME = /^>[a-z0-9-]{1,32}$/;
 
 /** The reply has no details if all checks pass with the usual values: allowed, and 0 for the rest. */
@@ -106,8 +106,8 @@ function toOutcome(fields: readonly number[], i: number, detailsAt: number, chec
   const retryMs = fields[at + 1] ?? 0;
   const granted = fields[at + 2] ?? 0;
   const delayMs = fields[at + 3] ?? 0;
-  const cededTo = typeof first === 'string' ? (first as string).slice(1) : undefined;
-  const allowed = cededTo === undefined ? first : 0;
+  const transferredTo = typeof first === 'string' ? (first as string).slice(1) : undefined;
+  const allowed = transferredTo === undefined ? first : 0;
   const plausible =
     (allowed === 0 || allowed === 1) &&
     remaining >= 0 &&
@@ -122,6 +122,6 @@ function toOutcome(fields: readonly number[], i: number, detailsAt: number, chec
     granted,
     delayMs,
     nowMs: undefined,
-    cededTo,
+    transferredTo,
   };
 }

@@ -26,7 +26,7 @@ export interface ConsumerOptions {
   /** The first delay of a failed batch; each further delay is twice as long. */
   readonly retrySeconds: number;
   /** Hands the sums over now, because an isolate that only consumes has no responses. */
-  readonly handOver: () => Promise<void>;
+  readonly flush: () => Promise<void>;
   readonly onError: (error: unknown) => void;
 }
 
@@ -35,7 +35,7 @@ const LONGEST_DELAY_SECONDS = 3_600;
 const DEAD_LETTERS = '-dead';
 
 export function createConsumer(options: ConsumerOptions) {
-  const { write, now, sums, retrySeconds, handOver, onError } = options;
+  const { write, now, sums, retrySeconds, flush, onError } = options;
   const consume = async (message: QueuedMessage) => {
     const { body } = message;
     // A message that is not a batch fails however often it is delivered.
@@ -63,7 +63,7 @@ export function createConsumer(options: ConsumerOptions) {
       if (queue.endsWith(DEAD_LETTERS) && message.attempts === 1) sums.counter('deadLetters').add();
       await consume(message);
     }
-    await handOver();
+    await flush();
   };
 }
 

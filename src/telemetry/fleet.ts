@@ -4,7 +4,7 @@
 import {
   type Announcement,
   type IsolateReport,
-  type MetricsBoard,
+  type MetricsStore,
   parseAnnouncement,
   type RegionMetrics,
 } from '../core/ports/region.ts';
@@ -121,7 +121,7 @@ export interface Family {
 
 export interface FleetRegion {
   readonly name: string;
-  readonly metrics: MetricsBoard;
+  readonly metrics: MetricsStore;
 }
 
 export interface FleetOptions {

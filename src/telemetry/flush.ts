@@ -1,8 +1,8 @@
-// Hands over what an isolate has counted. The isolate loads this module with its first hand-over. No request waits for
+// Hands over what an isolate has counted. The isolate loads this module with its first flush. No request waits for
 // it.
 
-import type { IsolateReport, MetricsBatch, MetricsBoard } from '../core/ports/region.ts';
-import type { HandOverRegion } from '../core/ports/telemetry.ts';
+import type { IsolateReport, MetricsBatch, MetricsStore } from '../core/ports/region.ts';
+import type { FlushRegion } from '../core/ports/telemetry.ts';
 import type { Collected, MetricSums } from '../core/telemetry/metrics.ts';
 import type { Crossing, Denial, Usage } from '../core/telemetry/records.ts';
 import { withDeadline } from '../rules/edge/published.ts';
@@ -12,9 +12,9 @@ import type { Subjects } from './subjects.ts';
 // the same region again with the same number, and the region adds it once. If no region answers, the sums go the way
 // of the denials, to Postgres: operators must see an outage of all regions while it lasts.
 
-export interface MetricsHandOverOptions {
+export interface MetricsFlushOptions {
   readonly sums: MetricSums;
-  readonly boards: ReadonlyMap<string, MetricsBoard>;
+  readonly boards: ReadonlyMap<string, MetricsStore>;
   /** For sums that no region takes. */
   readonly records: RecordSink;
   readonly isolateId: () => string;
@@ -22,7 +22,7 @@ export interface MetricsHandOverOptions {
   readonly onError: (error: unknown) => void;
 }
 
-/** The most series in one call. The rest waits for the next hand-over. */
+/** The most series in one call. The rest waits for the next flush. */
 const MAX_SERIES = 200;
 const TIMEOUT_MS = 5_000;
 /** Redis remembers the number of a batch for an hour. Later, nobody could tell whether it had arrived. */
@@ -33,7 +33,7 @@ interface Sent {
   readonly firstAtMs: number;
 }
 
-export function createMetricsHandOver(options: MetricsHandOverOptions) {
+export function createMetricsFlush(options: MetricsFlushOptions) {
   const { sums, boards, records, isolateId, now, onError } = options;
   /** By region: the batch that was sent and not confirmed. */
   const unconfirmed = new Map<string, Sent>();
@@ -49,18 +49,18 @@ export function createMetricsHandOver(options: MetricsHandOverOptions) {
     }
   };
 
-  const send = async (region: string, board: MetricsBoard, sent: Sent) => {
+  const send = async (region: string, board: MetricsStore, sent: Sent) => {
     // Set before the answer arrives: if the runtime drops this request, the next one sends the batch again.
     unconfirmed.set(region, sent);
     try {
-      sums.addWithoutNames(await board.handOver(sent.batch, AbortSignal.timeout(TIMEOUT_MS)));
+      sums.addWithoutNames(await board.flush(sent.batch, AbortSignal.timeout(TIMEOUT_MS)));
       unconfirmed.delete(region);
     } catch (error) {
       onError(error);
     }
   };
 
-  const sendAgain = async ({ name }: HandOverRegion) => {
+  const sendAgain = async ({ name }: FlushRegion) => {
     const sent = unconfirmed.get(name);
     const board = boards.get(name);
     if (sent && board) await send(name, board, sent);
@@ -84,7 +84,7 @@ export function createMetricsHandOver(options: MetricsHandOverOptions) {
     }
   };
 
-  return async (regions: readonly HandOverRegion[], report: IsolateReport): Promise<void> => {
+  return async (regions: readonly FlushRegion[], report: IsolateReport): Promise<void> => {
     dropOld();
     const closed = regions.filter(({ breaker }) => breaker.state(now()) === 'closed');
     await Promise.all(closed.map(sendAgain));
@@ -171,7 +171,7 @@ export interface DeniedSample {
   readonly subject: string;
 }
 
-export interface RecordsHandOverOptions extends Collected {
+export interface RecordsFlushOptions extends Collected {
   readonly records: RecordSink;
   readonly subjects: Subjects;
   readonly now: () => number;
@@ -179,10 +179,10 @@ export interface RecordsHandOverOptions extends Collected {
   readonly onError: (error: unknown) => void;
 }
 
-/** Lines in the log for each hand-over: the subjects with the most denials. */
+/** Lines in the log for each flush: the subjects with the most denials. */
 const MAX_SAMPLES = 3;
 
-export function createRecordsHandOver(options: RecordsHandOverOptions) {
+export function createRecordsFlush(options: RecordsFlushOptions) {
   const { sums, denials, usage, crossings, records, subjects, now, onDenied, onError } = options;
   /** Until these batches are handed over, the isolate cuts no others. The sums in memory grow, but are bounded. */
   let unsent: readonly RecordBatch[] = [];
@@ -236,17 +236,17 @@ export function createRecordsHandOver(options: RecordsHandOverOptions) {
 export const countOf = ({ denials }: RecordBatch): number =>
   denials.reduce((total, { count }) => total + count, 0);
 
-export type HandOverOptions = MetricsHandOverOptions & RecordsHandOverOptions;
+export type FlushOptions = MetricsFlushOptions & RecordsFlushOptions;
 
-export type HandOver = (
-  regions: readonly HandOverRegion[],
+export type Flush = (
+  regions: readonly FlushRegion[],
   report: IsolateReport,
   what?: 'all' | 'metrics',
 ) => Promise<void>;
 
-export function createHandOver(options: HandOverOptions): HandOver {
-  const records = createRecordsHandOver(options);
-  const metrics = createMetricsHandOver(options);
+export function createFlush(options: FlushOptions): Flush {
+  const records = createRecordsFlush(options);
+  const metrics = createMetricsFlush(options);
   return async (regions, report, what = 'all') => {
     // Records come first, because the metrics count the denials that were handed over.
     if (what === 'all') await records();
@@ -256,7 +256,7 @@ export function createHandOver(options: HandOverOptions): HandOver {
 
 // Where an isolate hands denials and usage over: to a queue, or straight to Postgres if there is none.
 
-/** A sink that hangs must not keep the metrics back: all of a hand-over has 30 s. A batch that was late comes again. */
+/** A sink that hangs must not keep the metrics back: all of a flush has 30 s. A batch that was late comes again. */
 const SEND_MS = 8_000;
 
 /** The part of a Cloudflare queue that Weir uses. */

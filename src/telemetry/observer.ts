@@ -10,25 +10,25 @@ import type {
   CorrectedUsage,
   DecidedRequest,
 } from '../core/ports/telemetry.ts';
-import type { Collected, Counter, Histogram, MetricSums } from '../core/telemetry/metrics.ts';
+import type { Collected, CounterSeries, HistogramSeries, MetricSums } from '../core/telemetry/metrics.ts';
 
 // Finds the series of a request by its rules, its route and its region. It finds a known series without building its
 // text.
 
 interface RouteSeries {
-  readonly origin: Histogram;
+  readonly origin: HistogramSeries;
   /** By region and by the kind of decision. */
-  requests(region: string, kind: string): Counter;
+  requests(region: string, kind: string): CounterSeries;
   /** By the class of the status. */
-  responses(status: number): Counter;
+  responses(status: number): CounterSeries;
 }
 
 export function createObservedSeries(sums: MetricSums) {
-  const ofRules = new WeakMap<CompiledRule, Map<string, Counter>>();
+  const ofRules = new WeakMap<CompiledRule, Map<string, CounterSeries>>();
   const ofRoutes = new Map<string, RouteSeries>();
 
-  const createRuleCounter = (rule: CompiledRule, result: string): Counter => {
-    const known = ofRules.get(rule) ?? new Map<string, Counter>();
+  const createRuleCounter = (rule: CompiledRule, result: string): CounterSeries => {
+    const known = ofRules.get(rule) ?? new Map<string, CounterSeries>();
     ofRules.set(rule, known);
     return keep(known, result, sums.counter('checks', sums.nameOf('rule', rule.name), result));
   };
@@ -39,22 +39,22 @@ export function createObservedSeries(sums: MetricSums) {
   };
 
   return {
-    ofRule: (rule: CompiledRule, result: string): Counter =>
+    ofRule: (rule: CompiledRule, result: string): CounterSeries =>
       ofRules.get(rule)?.get(result) ?? createRuleCounter(rule, result),
     ofRoute: (route: string): RouteSeries => ofRoutes.get(route) ?? findRoute(route),
   };
 }
 
 function createRouteSeries(sums: MetricSums, route: string): RouteSeries {
-  const byRegion = new Map<string, Map<string, Counter>>();
-  const byClass = new Map<number, Counter>();
+  const byRegion = new Map<string, Map<string, CounterSeries>>();
+  const byClass = new Map<number, CounterSeries>();
 
-  const createRequests = (region: string, kind: string): Counter => {
-    const byKind = byRegion.get(region) ?? new Map<string, Counter>();
+  const createRequests = (region: string, kind: string): CounterSeries => {
+    const byKind = byRegion.get(region) ?? new Map<string, CounterSeries>();
     byRegion.set(region, byKind);
     return keep(byKind, kind, sums.counter('requests', region, route, kind));
   };
-  const createResponses = (hundreds: number): Counter =>
+  const createResponses = (hundreds: number): CounterSeries =>
     keep(byClass, hundreds, sums.counter('originResponses', route, `${hundreds}xx`));
 
   return {

@@ -6,7 +6,7 @@ import type { Database } from '../rules/tables/repository.ts';
 export const VIOLATOR_KINDS = ['user', 'apiKey', 'ip', 'tenant', 'rule', 'all'] as const;
 export type ViolatorKind = (typeof VIOLATOR_KINDS)[number];
 
-export interface Page {
+export interface PageRange {
   readonly limit: number;
   readonly offset: number;
 }
@@ -28,7 +28,7 @@ export interface Violator {
 /** The subjects with the most denials come first. */
 export async function readViolators(
   database: Database,
-  { by, from, to, limit, offset }: Page & Period & { readonly by: ViolatorKind },
+  { by, from, to, limit, offset }: PageRange & Period & { readonly by: ViolatorKind },
 ): Promise<Violator[]> {
   const { rows } = await database.execute<{
     scope?: string;
@@ -130,7 +130,7 @@ export async function readDenialSeries(
 export const USAGE_KINDS = ['hour', 'day', 'tenant', 'user', 'apiKey', 'rule'] as const;
 export type UsageKind = (typeof USAGE_KINDS)[number];
 
-export interface UsageFilter extends Period, Page {
+export interface UsageFilter extends Period, PageRange {
   readonly tenant?: string | undefined;
   readonly user?: string | undefined;
   readonly apiKey?: string | undefined;

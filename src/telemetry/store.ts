@@ -156,7 +156,7 @@ export async function deleteOld(
     events: await inPieces(database, sql`weir.events`, sql`at < ${before(eventsDays)}`),
     usage: await inPieces(database, sql`weir.usage`, sql`at < ${before(usageDays)}`),
     alerts: await inPieces(database, sql`weir.alerts`, sql`at < ${before(eventsDays)}`),
-    // As long as a region keeps its own: see redis/boards.ts.
+    // As long as a region keeps its own: see redis/region-keys.ts.
     metrics: await inPieces(database, sql`weir.metric_sums`, sql`at < ${before(METRICS_DAYS)}`),
     reports: await inPieces(database, sql`weir.isolate_reports`, sql`at < ${before(1)}`),
     batches: await inPieces(database, sql`weir.record_batches`, sql`written_at < ${before(BATCH_DAYS)}`),

@@ -99,7 +99,7 @@ export const recordBatches = weir.table(
   (table) => [index('record_batches_written_at').on(table.writtenAt)],
 );
 
-/** Sums of metrics that isolates could hand over to no region. See metrics-hand-over.ts. */
+/** Sums of metrics that isolates could hand over to no region. See metrics-flush.ts. */
 export const metricSums = weir.table(
   'metric_sums',
   { series: text().primaryKey(), amount: whole().notNull(), at: moment().notNull().defaultNow() },

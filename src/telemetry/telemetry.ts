@@ -3,14 +3,14 @@
 import type { CheckResult } from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { IsolateReport } from '../core/ports/region.ts';
-import type { HandOverRegion, Telemetry } from '../core/ports/telemetry.ts';
+import type { FlushRegion, Telemetry } from '../core/ports/telemetry.ts';
 import type { Collected } from '../core/telemetry/metrics.ts';
-import type { HandOver } from './flush.ts';
+import type { Flush } from './flush.ts';
 import { createObserver } from './observer.ts';
 
 export interface TelemetryOptions {
   readonly collected: Collected;
-  readonly handOver: HandOver;
+  readonly flush: Flush;
   /** By region: the state of this isolate's breaker. */
   readonly breakers: () => Readonly<Record<string, string>>;
   readonly leased: () => IsolateReport['leased'];
@@ -22,12 +22,12 @@ export interface TelemetryOptions {
 
 export interface IsolateTelemetry extends Telemetry {
   /** Hands over all that was counted so far. */
-  handOverNow(regions: readonly HandOverRegion[]): Promise<void>;
+  flushNow(regions: readonly FlushRegion[]): Promise<void>;
   /**
    * For code that has no responses: the cron run, and the consumer of a queue. It hands over no records, because
    * records of a consumer would come back to it as the next batch.
    */
-  handOverMetrics(regions: readonly HandOverRegion[]): Promise<void>;
+  flushMetrics(regions: readonly FlushRegion[]): Promise<void>;
   /** What this isolate reports about itself now. */
   report(): IsolateReport;
   /** Adds the results of shadow rules that were counted after the response. */
@@ -38,11 +38,11 @@ export interface IsolateTelemetry extends Telemetry {
 const BUSY_REQUESTS = 1_000;
 const BUSY_MS = 10_000;
 const BUSY_ROWS = 1_000;
-/** The runtime has dropped a planned hand-over with its request if it is this late. */
+/** The runtime has dropped a planned flush with its request if it is this late. */
 const LOST_MS = 5_000;
 
 export function createTelemetry(options: TelemetryOptions): IsolateTelemetry {
-  const { collected, handOver, now, clockMs, everyMs, breakers, leased } = options;
+  const { collected, flush, now, clockMs, everyMs, breakers, leased } = options;
   const { denials, usage } = collected;
   const observer = createObserver({ ...collected, now, clockMs });
   let plannedAtMs: number | undefined;
@@ -60,14 +60,14 @@ export function createTelemetry(options: TelemetryOptions): IsolateTelemetry {
     (requests >= BUSY_REQUESTS || denials.size + usage.size >= BUSY_ROWS) &&
     nowMs - handedAtMs >= Math.min(BUSY_MS, everyMs);
 
-  const run = async (regions: readonly HandOverRegion[]) => {
+  const run = async (regions: readonly FlushRegion[]) => {
     handedAtMs = now();
     plannedAtMs = undefined;
     requests = 0;
-    await handOver(regions, report());
+    await flush(regions, report());
   };
 
-  const runLater = async (regions: readonly HandOverRegion[], atMs: number) => {
+  const runLater = async (regions: readonly FlushRegion[], atMs: number) => {
     await new Promise((resolve) => setTimeout(resolve, everyMs));
     // A busy isolate has handed over meanwhile.
     if (plannedAtMs === atMs) await run(regions);
@@ -87,9 +87,9 @@ export function createTelemetry(options: TelemetryOptions): IsolateTelemetry {
     answered: observer.answered,
     shadowed: observer.shadowed,
     report,
-    handOverNow: run,
-    handOverMetrics: (regions) => handOver(regions, report(), 'metrics'),
-    handOver(regions, afterResponse) {
+    flushNow: run,
+    flushMetrics: (regions) => flush(regions, report(), 'metrics'),
+    flush(regions, afterResponse) {
       const nowMs = now();
       if (isBusy(nowMs)) return afterResponse(run(regions));
       const isPlanned = plannedAtMs !== undefined && Math.abs(nowMs - plannedAtMs) < everyMs + LOST_MS;

@@ -3,7 +3,7 @@
 import type { Bindings } from '../config/bindings.ts';
 import { type Config, parseConfig, serviceOf } from '../config/config.ts';
 import { randomId } from '../core/digest.ts';
-import { whenNeeded } from '../core/lazy-module.ts';
+import { lazyModule } from '../core/lazy-module.ts';
 import type { AttemptGuard, CallerRevisions } from '../core/ports/callers.ts';
 import { createBreaker } from '../core/regions/breaker.ts';
 import { neighboursIn, routesFrom } from '../core/regions/nearest.ts';
@@ -18,9 +18,9 @@ import { createTokenVerifier } from '../identity/jwt.ts';
 import { createLimiter } from '../limiter/limiter.ts';
 import { createCensus, createDistance, createRegionWatch } from '../limiter/region-watch.ts';
 import { createOrigins, type Origins, type OriginsOptions } from '../proxy/origins.ts';
-import { createAnnouncementBoard, createCensusBoard, createCheckRecords } from '../redis/boards.ts';
 import { createClient } from '../redis/client.ts';
 import { createUpstashStore, splitByHashSlot } from '../redis/counter-store.ts';
+import { createCheckRecords, createIsolateCount, createRulesPointer } from '../redis/region-keys.ts';
 import { withDeadline } from '../rules/edge/published.ts';
 import { createSnapshotSource, type RulesSource } from '../rules/edge/snapshot-source.ts';
 import type { QueuedBatch } from '../telemetry/consumer.ts';
@@ -47,7 +47,7 @@ export function createIsolateServices(env: Bindings, source?: RulesSource): Isol
   const regions = createRegions(config, { log, now, sums: collected.sums });
   const reportAs = (event: LogEvent) => (error: unknown, region?: string) => log.error(event, error, region);
   const snapshots = source ?? createSnapshotSource({ kv, now, onError: reportAs('snapshot-unreadable') });
-  const postgres = whenNeeded(
+  const postgres = lazyModule(
     () => import('./postgres.ts'),
     ({ createPostgres }) =>
       createPostgres(database, {
@@ -62,10 +62,10 @@ export function createIsolateServices(env: Bindings, source?: RulesSource): Isol
   const { queue, everyMs, isHashed, subjectsKey, ...kept } = config.telemetry;
   const subjects = { isHashed, key: subjectsKey };
   const clients = new Map(regions.map(({ name, client }) => [name, client]));
-  const handOver = whenNeeded(
+  const flush = lazyModule(
     () => import('./flush.ts'),
-    ({ createHandOver }) =>
-      createHandOver({
+    ({ createFlush }) =>
+      createFlush({
         collected,
         clients,
         subjects,
@@ -79,7 +79,7 @@ export function createIsolateServices(env: Bindings, source?: RulesSource): Isol
   );
   const telemetry = createTelemetry({
     collected,
-    handOver: async (...handed) => (await handOver())(...handed),
+    flush: async (...handed) => (await flush())(...handed),
     everyMs,
     now,
     clockMs: () => performance.now(),
@@ -99,12 +99,12 @@ export function createIsolateServices(env: Bindings, source?: RulesSource): Isol
     isolateId,
     now,
   });
-  const attempts = whenNeeded(
+  const attempts = lazyModule(
     () => import('../admin/failed-attempts.ts'),
     ({ createAttemptGuard }) => createAttemptGuard({ regions, deadlineMs, now }),
   );
   const guardAttempt: AttemptGuard = async (attempt) => (await attempts())(attempt);
-  const management = whenNeeded(
+  const management = lazyModule(
     () => import('./management.ts'),
     ({ createManagement }) =>
       createManagement({
@@ -132,7 +132,7 @@ export function createIsolateServices(env: Bindings, source?: RulesSource): Isol
           // A batch is retried no later than the isolate would hand over the next one, and after 10 s at most.
           retrySeconds: Math.min(10, Math.ceil(everyMs / 1_000)),
           own: () => [isolateId(), telemetry.report()] as const,
-          handOver: () => telemetry.handOverMetrics(regions),
+          flush: () => telemetry.flushMetrics(regions),
           onError: reportAs('telemetry-failed'),
         },
       }),
@@ -229,7 +229,7 @@ function createRegions({ regions, isolates, deadlineMs }: Config, { log, now, su
   const create = ({ url, token, cluster, ...place }: Config['regions'][number]) => {
     const { name } = place;
     const client = createClient({ url, token });
-    const board = createAnnouncementBoard(client);
+    const pointer = createRulesPointer(client);
     const observer = createRegionObserver(name, sums);
     const store = observer.store(createUpstashStore(client));
     const breaker = createBreaker({ random: Math.random, onChange: (state) => log.breaker(name, state) });
@@ -237,8 +237,8 @@ function createRegions({ regions, isolates, deadlineMs }: Config, { log, now, su
     return {
       ...place,
       neighbours: neighboursIn(routes, name),
-      board,
-      store: cluster ? splitByHashSlot(store, board) : store,
+      pointer,
+      store: cluster ? splitByHashSlot(store, pointer) : store,
       isCluster: cluster,
       breaker,
       distance,
@@ -254,7 +254,7 @@ function createRegions({ regions, isolates, deadlineMs }: Config, { log, now, su
         }),
       ),
       census: createCensus({ assumed: isolates }),
-      censusBoard: createCensusBoard(client),
+      isolateCount: createIsolateCount(client),
       checkRecords: createCheckRecords(client),
       client,
     };

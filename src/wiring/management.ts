@@ -10,7 +10,7 @@ import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
 import type { Services } from '../gateway/services.ts';
 import { createPage } from '../page/page.tsx';
 import type { Client } from '../redis/client.ts';
-import { createMetricsBoard } from '../redis/metrics-board.ts';
+import { createMetricsStore } from '../redis/metrics-store.ts';
 import { readFreshRules } from '../rules/edge/fresh-rules.ts';
 import { withDeadline } from '../rules/edge/published.ts';
 import { type PublishOptions, publish } from '../rules/publishing/publish.ts';
@@ -95,7 +95,7 @@ export interface ManagementOptions {
 }
 
 export interface ManagedTelemetry
-  extends Pick<ConsumerOptions, 'sums' | 'retrySeconds' | 'handOver' | 'onError'>,
+  extends Pick<ConsumerOptions, 'sums' | 'retrySeconds' | 'flush' | 'onError'>,
     Omit<RetentionOptions, 'nowMs'> {
   readonly clients: ReadonlyMap<string, Client>;
   readonly subjects: SubjectsOptions;
@@ -112,12 +112,12 @@ export interface Management extends Pick<Services, 'admin' | 'adminRefusal' | 'p
 }
 
 /** Hands sums over itself, because an isolate that only runs the cron trigger has no responses. */
-async function sendAgain(options: AlertOptions, { handOver }: ManagedTelemetry): Promise<void> {
+async function sendAgain(options: AlertOptions, { flush }: ManagedTelemetry): Promise<void> {
   let isCounted = true;
   try {
     isCounted = (await sendAlerts(options)) > 0;
   } finally {
-    if (isCounted) await handOver();
+    if (isCounted) await flush();
   }
 }
 
@@ -147,7 +147,7 @@ export function createManagement({
   const { otlpUrl, webhook } = telemetry;
   const boards = [...telemetry.clients].map(([name, client]) => ({
     name,
-    metrics: createMetricsBoard(client),
+    metrics: createMetricsStore(client),
   }));
   const fleet = () => {
     const signal = AbortSignal.timeout(READ_MS);

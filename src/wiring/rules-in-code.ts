@@ -49,7 +49,7 @@ const UNTOLD: Telemetry = {
   checked() {},
   corrected() {},
   answered() {},
-  handOver() {},
+  flush() {},
 };
 
 interface CodeSource extends RulesSource {

@@ -4,7 +4,7 @@ import type { AdminServices } from '../../src/admin/app.ts';
 import { createAdminApp } from '../../src/admin/app.ts';
 import { documentOf } from '../../src/admin/routes/openapi.ts';
 import { createEndedSessions } from '../../src/admin/session.ts';
-import type { AnnouncementBoard } from '../../src/core/ports/region.ts';
+import type { RulesPointer } from '../../src/core/ports/region.ts';
 import { type CounterStore, CounterStoreError } from '../../src/core/ports/region.ts';
 import { publish } from '../../src/rules/publishing/publish.ts';
 import { createRuleReader } from '../../src/rules/publishing/rule-reader.ts';
@@ -37,14 +37,14 @@ export interface Admin extends AsyncDisposable {
 
 const unreachable = () => Promise.reject(new CounterStoreError('unavailable', 'not there'));
 const store: CounterStore = { run: unreachable, reset: unreachable, probe: unreachable };
-const board: AnnouncementBoard = {
+const pointer: RulesPointer = {
   read: async () => undefined,
   write: async () => undefined,
   readPublished: async (parts) => parts.map(() => undefined),
   writeParts: async () => undefined,
 };
 /** These accept announcements, but have no counters. */
-const REGIONS = ['us', 'eu', 'ap'].map((name) => ({ name, share: 1, store, board }));
+const REGIONS = ['us', 'eu', 'ap'].map((name) => ({ name, share: 1, store, pointer }));
 
 export async function startAdmin(overrides: Partial<AdminServices> = {}): Promise<Admin> {
   await using cleanup = new AsyncDisposableStack();

@@ -6,7 +6,7 @@ import { type Admin, startAdmin, TOKENS } from './harness.ts';
 const NOW_MS = Date.UTC(2030, 0, 31, 12);
 const report = { atMs: NOW_MS - 1_000, breakers: { us: 'closed', eu: 'open' }, rulesAgeMs: 2_000 };
 const found = (sums: Readonly<Record<string, number>>) => ({
-  handOver: async () => [],
+  flush: async () => [],
   read: async () => ({
     sums: new Map(Object.entries(sums)),
     reports: new Map([['one', report]]),
@@ -14,7 +14,7 @@ const found = (sums: Readonly<Record<string, number>>) => ({
     announced: `12.${'a'.repeat(16)}.${'b'.repeat(16)}`,
   }),
 });
-const gone = { handOver: async () => [], read: () => Promise.reject(new Error('gone')) };
+const gone = { flush: async () => [], read: () => Promise.reject(new Error('gone')) };
 
 let admin: Admin;
 beforeAll(async () => {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type ExplainRequest, explain, type Verdict } from '../../src/authoring/explain.ts';
+import { type ExplainRequest, explain, type RuleVerdict } from '../../src/authoring/explain.ts';
 import type { Caller } from '../../src/core/matching/caller.ts';
 import type { Tier } from '../../src/core/matching/rule.ts';
 import { compileSnapshot } from '../../src/core/matching/snapshot.ts';
@@ -21,7 +21,7 @@ const verdictOn = (fields: Partial<GivenRule>, request: Partial<ExplainRequest> 
   explained([rule({ id: 'a', ...fields })], request).rules[0];
 
 describe('explain', () => {
-  it.each<[Partial<GivenRule>, Verdict]>([
+  it.each<[Partial<GivenRule>, RuleVerdict]>([
     [{ enabled: false, resource: '/other' }, { reason: 'disabled' }],
     [{ resource: '/other', methods: ['POST'] }, { reason: 'resource' }],
     [{ methods: ['POST'], tiers: ['enterprise'] }, { reason: 'method' }],

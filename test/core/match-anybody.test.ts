@@ -56,7 +56,7 @@ it('a rule that applies to anybody applies to each caller of that address, with 
       (list, who, ip, matchPath, method) => {
         const snapshot = compileSnapshot('v', { rules: list, tiers: TIERS, lists: [] });
         const from = { ip, address: ip };
-        const anybody = snapshot.matchAnybody({ matchPath, method, caller: from, nowMs: 0 });
+        const anybody = snapshot.matchByIpOnly({ matchPath, method, caller: from, nowMs: 0 });
         const his = snapshot.match({ matchPath, method, caller: { ...from, ...who }, nowMs: 0 });
         found += anybody.length;
         for (const match of anybody) expect(his).toContainEqual(match);
@@ -79,7 +79,7 @@ it('no rule applies to anybody if the allow list names users, or under Weir’s 
       rules: [rule],
       tiers: [],
       lists: [{ list: 'allow', kind, value, expiresAtMs: null }],
-    }).matchAnybody({
+    }).matchByIpOnly({
       matchPath,
       method: 'GET',
       caller: { ip: '192.0.2.1', address: '192.0.2.1' },

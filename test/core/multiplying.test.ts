@@ -114,7 +114,7 @@ describe('a rule that multiplies', () => {
 
   it('excludes limits that it may change from those that hold for anybody at an address', () => {
     const match = (rules: readonly CompiledRule[]) =>
-      compileSnapshot('v', { rules, tiers: [], lists: [] }).matchAnybody(requestOf({}));
+      compileSnapshot('v', { rules, tiers: [], lists: [] }).matchByIpOnly(requestOf({}));
     expect(match(RULES).map((one) => one.rule.name)).toEqual(['addresses']);
     expect(match([...RULES, LAUNCH]).map((one) => one.rule.name)).toEqual(['addresses']);
     expect(match([...RULES, times('address', 2, { scope: 'ip', subjects: ['192.0.2.1'] })])).toEqual([]);

@@ -1,4 +1,4 @@
-// Parts of a limit: they add up, a request fits into each, and each subject has a home region.
+// Parts of a limit: they add up, a request fits into each, and each subject has an owner region.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
@@ -176,9 +176,9 @@ describe('partsOf', () => {
 
 describe('centralRegionOf', () => {
   const subjects = Array.from({ length: 10_000 }, (_, i) => `weir:{ip:=10.0.${i >> 8}.${i & 255}}`);
-  const homes = (regions: readonly WeightedRegion[]) =>
+  const owners = (regions: readonly WeightedRegion[]) =>
     subjects.map((subject) => centralRegionOf(subject, regions));
-  const countOf = (all: readonly string[], name: string) => all.filter((home) => home === name).length;
+  const countOf = (all: readonly string[], name: string) => all.filter((owner) => owner === name).length;
   const regions = ['us', 'eu', 'ap', 'sa'].map((name, i) => ({ name, share: [4, 3, 2, 1][i] ?? 0 }));
 
   it('is always the same region for the same subject', () => {
@@ -187,30 +187,30 @@ describe('centralRegionOf', () => {
   });
 
   it('is each region in proportion to its share', () => {
-    const all = homes(regions);
+    const all = owners(regions);
     const off = regions.map(({ name, share }) => countOf(all, name) - share * 1_000);
     for (const difference of off) expect(Math.abs(difference)).toBeLessThan(100);
   });
 
   it('does not depend on the order of the regions, nor on the sum of the shares', () => {
-    expect(homes(regions.toReversed())).toEqual(homes(regions));
-    expect(homes(regions.map(({ name, share }) => ({ name, share: share / 8 })))).toEqual(homes(regions));
+    expect(owners(regions.toReversed())).toEqual(owners(regions));
+    expect(owners(regions.map(({ name, share }) => ({ name, share: share / 8 })))).toEqual(owners(regions));
   });
 
   it('moves only the subjects of a region that is removed, and spreads them by the shares', () => {
-    const [before, after] = [homes(regions), homes(regions.filter(({ name }) => name !== 'us'))];
+    const [before, after] = [owners(regions), owners(regions.filter(({ name }) => name !== 'us'))];
     const moved = after.filter((_home, i) => before[i] === 'us');
-    expect(after.filter((home, i) => home !== before[i])).toEqual(moved);
+    expect(after.filter((owner, i) => owner !== before[i])).toEqual(moved);
     const off = ['eu', 'ap', 'sa'].map((name, i) => countOf(moved, name) - ((3 - i) * moved.length) / 6);
     for (const difference of off) expect(Math.abs(difference)).toBeLessThan(100);
   });
 
   it('moves subjects only to a region that is added, or whose share grows', () => {
-    const before = homes(regions);
+    const before = owners(regions);
     const bigger = regions.map((region) => (region.name === 'ap' ? { name: 'ap', share: 5 } : region));
     const changes = { af: [...regions, { name: 'af', share: 2 }], ap: bigger };
     for (const [name, changed] of Object.entries(changes)) {
-      const moved = homes(changed).filter((home, i) => home !== before[i]);
+      const moved = owners(changed).filter((owner, i) => owner !== before[i]);
       expect(moved.length).toBeGreaterThan(1_000);
       expect(new Set(moved)).toEqual(new Set([name]));
     }
@@ -218,9 +218,9 @@ describe('centralRegionOf', () => {
 
   it('is never a region without a share, unless no region has one', () => {
     const without = regions.map(({ name, share }) => ({ name, share: name === 'eu' ? 0 : share }));
-    expect(new Set(homes(without))).toEqual(new Set(['us', 'ap', 'sa']));
-    expect(homes(without)).toEqual(homes(without.filter(({ name }) => name !== 'eu')));
-    expect(homes(named(0, 0))).toEqual(homes(named(1, 1)));
+    expect(new Set(owners(without))).toEqual(new Set(['us', 'ap', 'sa']));
+    expect(owners(without)).toEqual(owners(without.filter(({ name }) => name !== 'eu')));
+    expect(owners(named(0, 0))).toEqual(owners(named(1, 1)));
     expect(() => centralRegionOf('anybody', [])).toThrow(RangeError);
   });
 });

@@ -41,12 +41,12 @@ export const told = (...given: Parameters<typeof placementsOf>) =>
     at,
     ...Object.fromEntries([...parts].map(([name, { limit }]) => [name, limit])),
   }));
-export const home = (shares: SharesByRegion, key = '{test}:subject') =>
+export const owner = (shares: SharesByRegion, key = '{test}:subject') =>
   centralRegionOf(
     hashTagOf(key),
     Object.entries(shares).map(([name, share]) => ({ name, share })),
   );
 export const keyAt = (name: string, shares: SharesByRegion) => {
   const keys = Array.from({ length: 1_000 }, (_, i) => `weir:{ip:=${i}}`);
-  return keys.find((key) => home(shares, key) === name) ?? '';
+  return keys.find((key) => owner(shares, key) === name) ?? '';
 };

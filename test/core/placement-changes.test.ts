@@ -7,9 +7,9 @@ import {
   AT_MS,
   allPartsOf,
   EVEN,
-  home,
   keyAt,
   limitsOf,
+  owner,
   partsOf,
   splitBy,
   told,
@@ -110,9 +110,9 @@ describe('while a rule is moved', () => {
     const becomesCentral = { central: true, ...wasSplit };
     for (const rule of [becomesCentral, wasCentral])
       for (const nowMs of [AT_MS, endMs - 1])
-        expect(told(splitBy(EVEN), { rule }, nowMs)).toEqual([{ at: home(EVEN), ...parts }]);
+        expect(told(splitBy(EVEN), { rule }, nowMs)).toEqual([{ at: owner(EVEN), ...parts }]);
     expect(told(splitBy(EVEN), { rule: becomesCentral }, endMs)).toEqual([
-      { at: home(EVEN), [home(EVEN)]: 12 },
+      { at: owner(EVEN), [owner(EVEN)]: 12 },
     ]);
     expect(told(splitBy(EVEN), { rule: wasCentral }, endMs)).toEqual([{ at: undefined, ...parts }]);
   });
@@ -173,13 +173,13 @@ describe('if a change leaves no region a part, a request is counted both ways', 
     expect(allPartsOf(moved, {}, endMs)).toEqual(both.slice(1));
   });
 
-  it('when the home of a subject changes because the regions have changed', () => {
+  it('when the owner of a subject changes because the regions have changed', () => {
     const [before, after] = [
       { us: 1, eu: 1 },
       { eu: 1, ap: 1 },
     ];
     const key = Array.from({ length: 1_000 }, (_, i) => `weir:{ip:=${i}}`).find(
-      (one) => home(before, one) === 'us' && home(after, one) === 'ap',
+      (one) => owner(before, one) === 'us' && owner(after, one) === 'ap',
     );
     const shape = { key: key ?? '', rule: { central: true } };
     const ways = allPartsOf(splitBy(after, [until(AT_MS, before)]), shape);

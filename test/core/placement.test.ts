@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { isCentral, type SharesByRegion } from '../../src/core/matching/rule.ts';
 import { createPlacements } from '../../src/core/regions/placement.ts';
 import { createRuleCheck, type RuleCheckShape } from '../limiter/rule-checks.ts';
-import { AT_MS, EVEN, home, keyAt, limitsOf, MINUTE, partsOf, splitBy, told } from './placed-limits.ts';
+import { AT_MS, EVEN, keyAt, limitsOf, MINUTE, owner, partsOf, splitBy, told } from './placed-limits.ts';
 
 describe('a limit that a rule has multiplied', () => {
   it('is split with its own burst, even if the same limit had another burst before', () => {
@@ -65,7 +65,7 @@ describe('a limit is split', () => {
 describe('one region has all of a limit', () => {
   const whole = (shape: RuleCheckShape, shares: SharesByRegion = EVEN) =>
     expect(told(splitBy(shares), shape)).toEqual([
-      { at: home(shares), [home(shares)]: shape.limit ?? MINUTE.limit },
+      { at: owner(shares), [owner(shares)]: shape.limit ?? MINUTE.limit },
     ]);
 
   it('if the rule is central', () => whole({ rule: { central: true } }));
@@ -86,7 +86,7 @@ describe('one region has all of a limit', () => {
   ])('if the rule %s, unless it does not spill', (_, shape) => {
     const { rule } = createRuleCheck(shape);
     expect([isCentral(rule), isCentral({ ...rule, spill: false })]).toEqual([true, false]);
-    expect(Object.keys(partsOf(splitBy(EVEN), shape))).toEqual([home(EVEN)]);
+    expect(Object.keys(partsOf(splitBy(EVEN), shape))).toEqual([owner(EVEN)]);
     const kept = { ...shape, rule: { ...shape.rule, spill: false } };
     expect(limitsOf(splitBy(EVEN), kept)).toEqual({ us: 4, eu: 4, ap: 4 });
   });

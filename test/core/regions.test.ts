@@ -189,10 +189,10 @@ describe('routesFrom', () => {
       fc.property(anyRegions, (all) => {
         const routes = routesFrom(all);
         expect([...routes.keys()]).toEqual(all.map(({ name }) => name));
-        for (const [name, [home, ...others]] of routes) {
-          expect(home.name).toBe(name);
-          expect(new Set([home, ...others])).toEqual(new Set(all));
-          const angles = others.map((other) => angle(home, other));
+        for (const [name, [owner, ...others]] of routes) {
+          expect(owner.name).toBe(name);
+          expect(new Set([owner, ...others])).toEqual(new Set(all));
+          const angles = others.map((other) => angle(owner, other));
           for (const [i, next] of angles.slice(1).entries())
             expect(next).toBeGreaterThanOrEqual((angles[i] ?? 0) - ROUNDING);
         }

@@ -3,13 +3,13 @@ import fc from 'fast-check';
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { Counter, Counters } from '../../src/core/counting/counters.ts';
 import { createMemoryCounters } from '../../src/core/counting/counters.ts';
-import type { Counting, WeightedRegion } from '../../src/core/regions/parts.ts';
+import type { SplitLimit, WeightedRegion } from '../../src/core/regions/parts.ts';
 
 export const sum = (parts: readonly number[]) => parts.reduce((total, part) => total + part, 0);
 export const named = (...shares: number[]): WeightedRegion[] =>
   shares.map((share, i) => ({ name: `r${i}`, share }));
 
-export const counting = (overrides: Partial<Counting> = {}): Counting => ({
+export const counting = (overrides: Partial<SplitLimit> = {}): SplitLimit => ({
   algorithm: 'token-bucket',
   limit: 10,
   extra: undefined,
@@ -22,7 +22,7 @@ export interface Admission {
   /** Negative for units that were given back to a bucket. */
   readonly units: number;
 }
-export type Rule = Counting & { readonly windowMs: number };
+export type Rule = SplitLimit & { readonly windowMs: number };
 type Definition = (past: readonly Admission[], nowMs: number, rule: Rule) => boolean;
 
 export const unitsOf = (past: readonly Admission[]) => sum(past.map(({ units }) => units));

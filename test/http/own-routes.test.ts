@@ -32,7 +32,7 @@ function openIsolate({ adminHost }: Pick<Services, 'adminHost'> = {}) {
         calls.redis += 1;
       },
     },
-    board: {
+    pointer: {
       read: async () => undefined,
       write: async () => {},
       readPublished: async () => [],
@@ -41,7 +41,7 @@ function openIsolate({ adminHost }: Pick<Services, 'adminHost'> = {}) {
     breaker: createBreaker({ random: () => 0.5 }),
     distance: createDistance({ probe: async () => {} }, now),
     census: createCensus({ assumed: 1 }),
-    censusBoard: { present: async () => 1 },
+    isolateCount: { present: async () => 1 },
     isCluster: false,
     watch: { note: () => {}, look: () => {} },
   };

@@ -13,9 +13,9 @@ import type { CounterStore } from '../../src/core/ports/region.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
 import { createCensus, createDistance, createRegionWatch } from '../../src/limiter/region-watch.ts';
-import { createAnnouncementBoard } from '../../src/redis/boards.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/counter-store.ts';
+import { createRulesPointer } from '../../src/redis/region-keys.ts';
 
 const DEADLINE_MS = 5_000;
 export const IP = '192.0.2.1';
@@ -82,7 +82,7 @@ export function useQuota() {
       name: 'us',
       neighbours: [],
       store,
-      board: createAnnouncementBoard(client),
+      pointer: createRulesPointer(client),
       breaker,
       distance,
       watch: createRegionWatch({
@@ -95,7 +95,7 @@ export function useQuota() {
       }),
       census: createCensus({ assumed: 1 }),
       // Leaves the census out, so that only the cost of a question is counted.
-      censusBoard: { present: async () => 1 },
+      isolateCount: { present: async () => 1 },
       isCluster: false,
     };
     // Has its own counters.

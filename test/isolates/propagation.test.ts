@@ -3,8 +3,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { freshIp, type IsolateName, REGIONS, type Weir } from '../../local/weir.ts';
 import { ANNOUNCEMENT_KEY } from '../../src/core/counting/keys.ts';
 import { formatAnnouncement, parseAnnouncement } from '../../src/core/ports/region.ts';
-import { createAnnouncementBoard } from '../../src/redis/boards.ts';
 import { createClient } from '../../src/redis/client.ts';
+import { createRulesPointer } from '../../src/redis/region-keys.ts';
 import { startWeir } from '../shared/weir.ts';
 
 const ISOLATES: readonly IsolateName[] = ['one', 'two', 'three'];
@@ -223,7 +223,7 @@ describe('the announcement', () => {
   it('is never replaced by an older publication that arrives late', async () => {
     const boards = REGIONS.map((region) => {
       const { url = '', token = '' } = gatewayOf(region) ?? {};
-      return createAnnouncementBoard(createClient({ url, token }));
+      return createRulesPointer(createClient({ url, token }));
     });
     const { id } = await addRule('/late', 4);
     const older = await announced('us');
@@ -231,7 +231,7 @@ describe('the announcement', () => {
     const newer = await announced('us');
     expect(newer?.rules).not.toBe(older?.rules);
     // The older publication was held up, and only now reaches the regions.
-    for (const board of boards) if (older) await board.write(older, AbortSignal.timeout(60_000));
+    for (const pointer of boards) if (older) await pointer.write(older, AbortSignal.timeout(60_000));
     expect(await Promise.all(REGIONS.map(announced))).toEqual(REGIONS.map(() => newer));
   });
 

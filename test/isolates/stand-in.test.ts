@@ -72,7 +72,7 @@ async function left(policy: string, call: Parameters<Weir['call']>[1]): Promise<
   return limits.find(({ rule }) => rule === policy)?.remaining;
 }
 
-/** A caller that has used this much from us. The other regions have ceded their parts to us, and refer to it. */
+/** A caller that has used this much from us. The other regions have transferred their parts to us, and refer to it. */
 async function ownedBy(resource: string, policy: string, used: number): Promise<string> {
   const ip = freshIp();
   for (let i = 0; i < used; i += 1) expect((await ask(resource, { ip })).status).toBe(200);

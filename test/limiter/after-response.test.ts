@@ -121,12 +121,12 @@ it('a shadow rule is counted and reported after the response', async () => {
 });
 
 it('the limiter learns the number of isolates after the response', async () => {
-  const { regions, home } = createRegions({ present: async () => 7 });
+  const { regions, owner } = createRegions({ present: async () => 7 });
   const { decide, settle } = openIsolate(regions);
   await decide();
-  expect(home.census.told()).toBeUndefined();
+  expect(owner.census.told()).toBeUndefined();
   await settle();
-  expect(home.census.told()).toBe(7);
+  expect(owner.census.told()).toBe(7);
 });
 
 it('the limiter loads changed rules after the response', async () => {

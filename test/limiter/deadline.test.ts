@@ -81,7 +81,7 @@ describe('a decision', () => {
     const { regions, asked } = createRegions({ run: hangingRun }, { run: hangingRun });
     const { decision, tookMs } = await openIsolate(regions).decide({ plan: planAfter(never) });
     expect(decision).toMatchObject({ kind: 'degraded', reason: 'timeout' });
-    expect([asked.slice(0, 2), tookMs]).toEqual([['128 home take', '192 next take'], DEADLINE_MS]);
+    expect([asked.slice(0, 2), tookMs]).toEqual([['128 owner take', '192 next take'], DEADLINE_MS]);
     // The isolate does not know yet how far away the other region is.
     expect(asked.slice(2)).toEqual(['256 next probe']);
   });
@@ -92,7 +92,7 @@ describe('a decision', () => {
     source.asks = overdue;
     const { decision, tookMs } = await openIsolate(regions, { source }).decide();
     expect(decision).toMatchObject({ kind: 'counted', rulesVersion: 'old' });
-    expect([asked.slice(0, 1), tookMs]).toEqual([['0 home take with announcement'], DEADLINE_MS / 2]);
+    expect([asked.slice(0, 1), tookMs]).toEqual([['0 owner take with announcement'], DEADLINE_MS / 2]);
     expect(asked.filter((line) => line.includes('refund'))).toEqual([]);
   });
 
@@ -103,9 +103,9 @@ describe('a decision', () => {
     const { decision, tookMs } = await openIsolate(regions, { source }).decide();
     expect(decision).toMatchObject({ kind: 'degraded', reason: 'timeout', rulesVersion: 'new' });
     expect(asked.filter((line) => !line.includes('present'))).toEqual([
-      '0 home take with announcement',
-      '0 home refund',
-      '128 home take',
+      '0 owner take with announcement',
+      '0 owner refund',
+      '128 owner take',
     ]);
     expect(tookMs).toBe(DEADLINE_MS);
   });
@@ -122,11 +122,11 @@ describe('a decision', () => {
     const { decision, tookMs } = await openIsolate(regions, { source }).decide({ plan: planAfter(never) });
     expect(decision).toMatchObject({ kind: 'degraded', reason: 'timeout' });
     expect(asked.filter((line) => !line.includes('present'))).toEqual([
-      '128 home take with announcement',
+      '128 owner take with announcement',
       '192 next take with announcement',
       '208 next refund',
       // From 232 ms on, the second round looks the caller up again.
-      '244 home take',
+      '244 owner take',
       '250 next take',
     ]);
     expect(tookMs).toBe(DEADLINE_MS);
@@ -143,7 +143,7 @@ describe('a decision', () => {
     const { decision, tookMs } = await openIsolate(regions, { source }).decide({ plan });
     expect(decision).toMatchObject({ kind: 'unlimited', allowed: true });
     // The next region is asked as soon as the nearest one is late. It has a quarter of the deadline.
-    expect([asked, tookMs]).toEqual([['128 home read', '153 next read'], 153 + DEADLINE_MS / 4]);
+    expect([asked, tookMs]).toEqual([['128 owner read', '153 next read'], 153 + DEADLINE_MS / 4]);
   });
 
   it('waits for an announcement until the deadline if its rules have lapsed', async () => {
@@ -152,13 +152,13 @@ describe('a decision', () => {
     source.asks = { ...overdue, isLapsed: true };
     const plan: MakePlan = async () => ({ kind: 'checks', checks: [] });
     const { tookMs } = await openIsolate(regions, { source }).decide({ plan });
-    expect([asked, tookMs]).toEqual([['0 home read', '25 next read'], DEADLINE_MS]);
+    expect([asked, tookMs]).toEqual([['0 owner read', '25 next read'], DEADLINE_MS]);
   });
 });
 
 it('a decision never takes longer than the deadline plus the time that a far region is known to need', async () => {
   const delayMs = fc.oneof(fc.nat(20), fc.nat(2 * DEADLINE_MS), fc.constant(Number.POSITIVE_INFINITY));
-  const delays = fc.record({ lookUp: delayMs, home: delayMs, next: delayMs, load: delayMs });
+  const delays = fc.record({ lookUp: delayMs, owner: delayMs, next: delayMs, load: delayMs });
   const after = (ms: number) => (ms === Number.POSITIVE_INFINITY ? never() : wait(ms));
   const runAfter =
     (ms: number): CounterStore['run'] =>
@@ -167,10 +167,10 @@ it('a decision never takes longer than the deadline plus the time that a far reg
       return answers()(call, signal);
     };
   await fc.assert(
-    fc.asyncProperty(delays, fc.boolean(), async ({ lookUp, home, next, load }, isOverdue) => {
+    fc.asyncProperty(delays, fc.boolean(), async ({ lookUp, owner, next, load }, isOverdue) => {
       const announces = 'that';
       const { regions } = createRegions(
-        { run: runAfter(home), announces },
+        { run: runAfter(owner), announces },
         { run: runAfter(next), announces },
       );
       const source = createSource();
@@ -180,7 +180,7 @@ it('a decision never takes longer than the deadline plus the time that a far reg
       const plan = planAfter(() => after(lookUp).then(() => ABSENT));
       const { tookMs } = await openIsolate(regions, { source }).decide({ plan });
       // Each of two rounds gives a region that has answered twice the time that it took.
-      const farMs = next <= DEADLINE_MS && home > 0 ? 4 * next : 0;
+      const farMs = next <= DEADLINE_MS && owner > 0 ? 4 * next : 0;
       expect(tookMs).toBeLessThanOrEqual(DEADLINE_MS + farMs);
     }),
     { numRuns: rounds(60) },

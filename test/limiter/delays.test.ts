@@ -36,16 +36,16 @@ describe('a request that a region counts late', () => {
   ] as const)(
     'in a far region that mostly takes 100 ms, after %d ms, is delayed by: %s',
     async (ms, delayedBy) => {
-      const { home, next, regions } = createRegions({}, { run: answersAfter(ms) });
+      const { owner, next, regions } = createRegions({}, { run: answersAfter(ms) });
       next.distance.note(100);
-      home.trip();
+      owner.trip();
       expect((await openIsolate(regions).decide()).decision).toMatchObject({ kind: 'counted', delayedBy });
     },
   );
 
   it('is not delayed by a far region whose distance is not known yet', async () => {
-    const { home, regions } = createRegions({}, { run: answersAfter(DEADLINE_MS / 2) });
-    home.trip();
+    const { owner, regions } = createRegions({}, { run: answersAfter(DEADLINE_MS / 2) });
+    owner.trip();
     const { decision } = await openIsolate(regions).decide();
     expect(decision).toMatchObject({ kind: 'counted', failedOver: 'breaker-open', delayedBy: undefined });
   });
@@ -54,7 +54,8 @@ describe('a request that a region counts late', () => {
     const { decide, settle, eu, ap } = openRegions();
     for (const { does } of [eu, ap]) {
       const { run } = does;
-      does.run = (call, signal) => (call.operation === 'cede' ? fails('unavailable')() : run(call, signal));
+      does.run = (call, signal) =>
+        call.operation === 'transfer' ? fails('unavailable')() : run(call, signal);
     }
     // us has a part of four.
     for (let i = 0; i < 4; i += 1)
@@ -68,10 +69,10 @@ describe('a request that a region counts late', () => {
 });
 
 describe('a request that needs no counter', () => {
-  const open = (home: Parameters<typeof createRegions>[0], next: Parameters<typeof createRegions>[0]) => {
+  const open = (owner: Parameters<typeof createRegions>[0], next: Parameters<typeof createRegions>[0]) => {
     const source = createSource();
     source.asks = overdue;
-    const opened = createRegions(home, next);
+    const opened = createRegions(owner, next);
     return { ...opened, ...openIsolate(opened.regions, { source }) };
   };
   const readAfter = (ms: number) => async () => {
@@ -83,7 +84,7 @@ describe('a request that needs no counter', () => {
     const { decide, asked } = open({ read: hangs }, {});
     const { decision, tookMs } = await decide({ plan: noRules });
     expect([decision, tookMs]).toMatchObject([{ kind: 'unlimited', delayedBy: undefined }, 25]);
-    expect(asked).toEqual(['0 home read', '25 next read']);
+    expect(asked).toEqual(['0 owner read', '25 next read']);
   });
 
   it('takes the answer of the nearest region if it comes before that of the next', async () => {
@@ -101,18 +102,18 @@ describe('a request that needs no counter', () => {
   });
 
   it('is delayed by the breaker of the nearest region, if the next one is far', async () => {
-    const { decide, home, next } = open({}, { read: readAfter(100) });
+    const { decide, owner, next } = open({}, { read: readAfter(100) });
     next.distance.note(100);
-    home.trip();
+    owner.trip();
     const { decision } = await decide({ plan: noRules });
     expect(decision).toMatchObject({ kind: 'unlimited', delayedBy: 'breaker-open' });
   });
 
   it('opens the breaker of a silent region, although it does not wait for it', async () => {
-    const { decide, settle, home } = open({ read: hangs }, {});
+    const { decide, settle, owner } = open({ read: hangs }, {});
     for (let i = 0; i < 5; i += 1) expect((await decide({ plan: noRules })).tookMs).toBe(25);
     await settle();
-    expect(home.breaker.state(Date.now())).not.toBe('closed');
+    expect(owner.breaker.state(Date.now())).not.toBe('closed');
     expect((await decide({ plan: noRules })).tookMs).toBe(0);
   });
 });

@@ -44,7 +44,7 @@ export function createIsolates(engine: Engine, count: number) {
       isKnownDenied(memoryOf(isolate), checks, nowMs),
     remember(isolate: number, { nowMs, results }: Results, askedAtMs: number) {
       const moment = { askedAtMs, answeredAtMs: nowMs, announcement: 'announcement' };
-      for (const { check, outcome } of results) memoryOf(isolate).remember('home', check, outcome, moment);
+      for (const { check, outcome } of results) memoryOf(isolate).remember('owner', check, outcome, moment);
     },
     async decide(isolate: number, checks: readonly RuleCheck[], nowMs: number): Promise<Verdict> {
       if (this.isKnown(isolate, checks, nowMs)) return { allowed: false, asked: false };
@@ -59,7 +59,7 @@ type Results = Awaited<ReturnType<typeof askCounters>>['answer'];
 
 /** Redis must see a request that may start a block, and a request of a rule that counts denied requests. */
 function isKnownDenied(denials: KnownDenials, checks: readonly RuleCheck[], nowMs: number): boolean {
-  const known = checks.filter((check) => denials.find('home', check, nowMs, 'announcement'));
+  const known = checks.filter((check) => denials.find('owner', check, nowMs, 'announcement'));
   const isTold = checks.some((check) => check.countDenied || (check.blockMs && !known.includes(check)));
   return known.length > 0 && !isTold;
 }

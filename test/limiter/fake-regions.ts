@@ -1,7 +1,7 @@
 // Fake regions that fail, hang and answer on command. A journal notes each call and its time.
 import type { Operation, Outcome } from '../../src/core/counting/check.ts';
 import { PROBE_CHECKS } from '../../src/core/counting/counters.ts';
-import type { AnnouncementBoard, CensusBoard } from '../../src/core/ports/region.ts';
+import type { IsolateCount, RulesPointer } from '../../src/core/ports/region.ts';
 import {
   type CounterStore,
   CounterStoreError,
@@ -36,8 +36,8 @@ export interface Behaviour {
   run: Run;
   /** Sent with the answer if the call asks for it. Undefined if it cannot be read. */
   announces: string | null | undefined;
-  read: AnnouncementBoard['read'];
-  present: CensusBoard['present'];
+  read: RulesPointer['read'];
+  present: IsolateCount['present'];
 }
 interface Situation extends Partial<Behaviour> {
   /** By default no other region stands in for this one. */
@@ -117,7 +117,7 @@ export function createRegion(
     trip() {
       for (let i = 0; i < 5; i += 1) breaker.fail(breaker.enter() ?? -1, Date.now());
     },
-    board: {
+    pointer: {
       async read(signal) {
         tell?.(`${name} read`);
         return behaviour.read(signal);
@@ -127,7 +127,7 @@ export function createRegion(
       writeParts: async () => {},
     },
     census: createCensus({ assumed: 1 }),
-    censusBoard: {
+    isolateCount: {
       async present(isolateId, signal) {
         tell?.(`${name} present ${isolateId}`);
         return later('present', () => behaviour.present(isolateId, signal));
@@ -142,10 +142,13 @@ export function createJournal() {
   return { lines, tell: (line: string) => void lines.push(`${Date.now() - START_MS} ${line}`) };
 }
 
-/** `home` and `next`, and what they do. Without `next` there is only one. */
-export function createRegions(home: Situation, next?: Situation) {
+/** `owner` and `next`, and what they do. Without `next` there is only one. */
+export function createRegions(owner: Situation, next?: Situation) {
   const { lines, tell } = createJournal();
-  const [first, second] = [createRegion('home', { tell, ...home }), createRegion('next', { tell, ...next })];
+  const [first, second] = [
+    createRegion('owner', { tell, ...owner }),
+    createRegion('next', { tell, ...next }),
+  ];
   const regions: Regions = next ? [first, second] : [first];
-  return { home: first, next: second, regions, asked: lines, tell };
+  return { owner: first, next: second, regions, asked: lines, tell };
 }

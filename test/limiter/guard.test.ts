@@ -16,10 +16,10 @@ const withRule =
 
 describe('a bug on the way to a region', () => {
   it('is reported, the next region counts, and the decision names the failover', async () => {
-    const { regions, home } = createRegions({ run: hasBug }, {});
+    const { regions, owner } = createRegions({ run: hasBug }, {});
     const { decision } = await openIsolate(regions).decide();
     expect(decision).toMatchObject({ kind: 'counted', allowed: true, failedOver: 'internal-error' });
-    expect(home.reported).toEqual(['TypeError: x']);
+    expect(owner.reported).toEqual(['TypeError: x']);
   });
 
   it.each(['open', 'local', 'closed'] as const)(
@@ -33,10 +33,10 @@ describe('a bug on the way to a region', () => {
   );
 
   it('never opens a breaker, however often it happens', async () => {
-    const { regions, home, next } = createRegions({ run: hasBug }, { run: hasBug });
+    const { regions, owner, next } = createRegions({ run: hasBug }, { run: hasBug });
     const { decide } = openIsolate(regions);
     for (let i = 0; i < 50; i += 1) await decide();
-    const states = [home, next].map(({ breaker }) => breaker.state(Date.now()));
+    const states = [owner, next].map(({ breaker }) => breaker.state(Date.now()));
     expect(states).toEqual(['closed', 'closed']);
   });
 });
@@ -52,7 +52,7 @@ describe('a bug in the limiter', () => {
   it.each(['open', 'local', 'closed'] as const)(
     'leaves the decision to a rule that is %s, is reported once, and blames no region',
     async (onUnavailable) => {
-      const { regions, home } = createRegions({});
+      const { regions, owner } = createRegions({});
       const { decide, errors } = openIsolate(regions, { source: broken() });
       const { decision } = await decide({ plan: withRule(onUnavailable) });
       expect(decision).toMatchObject({
@@ -61,7 +61,7 @@ describe('a bug in the limiter', () => {
         allowed: onUnavailable !== 'closed',
         fallback: onUnavailable,
       });
-      expect([errors, home.breaker.state(Date.now())]).toEqual([[bug], 'closed']);
+      expect([errors, owner.breaker.state(Date.now())]).toEqual([[bug], 'closed']);
     },
   );
 
@@ -99,7 +99,7 @@ describe('a bug in the limiter', () => {
   });
 
   it('is never blamed on a region, however often it happens', async () => {
-    const { regions, home, next, asked } = createRegions({}, {});
+    const { regions, owner, next, asked } = createRegions({}, {});
     const { decide, settle, errors } = openIsolate(regions, { source: broken() });
     for (let i = 0; i < 50; i += 1) {
       const { decision } = await decide();
@@ -107,9 +107,9 @@ describe('a bug in the limiter', () => {
     }
     await settle();
     expect(errors).toEqual(Array(50).fill(bug));
-    expect([home, next].map(({ breaker }) => breaker.state(Date.now()))).toEqual(['closed', 'closed']);
+    expect([owner, next].map(({ breaker }) => breaker.state(Date.now()))).toEqual(['closed', 'closed']);
     // The isolate reports no region to operators, and probes none.
-    expect([home.reported, next.reported, asked]).toEqual([[], [], []]);
+    expect([owner.reported, next.reported, asked]).toEqual([[], [], []]);
   });
 
   it('is told apart from a failure of a store, which is not reported as a bug', async () => {
@@ -129,7 +129,7 @@ it('a bug after the response is reported, too', async () => {
   const source = createSource({ load: hasBug });
   source.asks = { expected: 'this', isOverdue: false, isLapsed: false, askedAtMs: Date.now() };
   const { decide, settle, errors } = openIsolate(regions, { source });
-  regions[0].board.read = async () => 'that';
+  regions[0].pointer.read = async () => 'that';
   await decide({ plan: async () => ({ kind: 'checks', checks: [] }) });
   await vi.advanceTimersByTimeAsync(0);
   await settle();

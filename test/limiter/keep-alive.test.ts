@@ -23,7 +23,7 @@ function start() {
   }
   const isolate = openIsolate(seenFrom(regions, 0));
   /** Whether the request passes work to waitUntil while a region counts the request. */
-  const handsOver = async (...checks: readonly RuleCheck[]) => {
+  const flushes = async (...checks: readonly RuleCheck[]) => {
     let isHandedOver = false;
     await isolate.decide({
       plan: async () => ({ kind: 'checks', checks }),
@@ -34,43 +34,43 @@ function start() {
     return isHandedOver;
   };
   const [us, eu] = regions as [ModelRegion, ModelRegion];
-  return { us, eu, handsOver };
+  return { us, eu, flushes };
 }
 
 /** An isolate whose nearest region has just answered. */
 async function open() {
   const isolate = start();
-  await isolate.handsOver(checkOf('warm-up'));
+  await isolate.flushes(checkOf('warm-up'));
   return isolate;
 }
 
 describe('while it waits for one call, a request', () => {
   it('passes nothing to waitUntil if its region has just answered, and nothing has to be given back', async () => {
-    const { handsOver } = await open();
-    expect(await handsOver(checkOf('one'), checkOf('two'))).toBe(false);
+    const { flushes } = await open();
+    expect(await flushes(checkOf('one'), checkOf('two'))).toBe(false);
   });
 
   it('passes the call to waitUntil if its region has never answered', async () => {
-    const { handsOver } = start();
-    expect(await handsOver(checkOf('one'))).toBe(true);
+    const { flushes } = start();
+    expect(await flushes(checkOf('one'))).toBe(true);
   });
 
   it('passes the call to waitUntil a second after the last answer, so that the breaker learns of a hang', async () => {
-    const { handsOver } = await open();
+    const { flushes } = await open();
     await vi.advanceTimersByTimeAsync(999);
-    expect(await handsOver(checkOf('one'))).toBe(false);
+    expect(await flushes(checkOf('one'))).toBe(false);
     await vi.advanceTimersByTimeAsync(1_000);
-    expect(await handsOver(checkOf('one'))).toBe(true);
-    expect(await handsOver(checkOf('one'))).toBe(false);
+    expect(await flushes(checkOf('one'))).toBe(true);
+    expect(await flushes(checkOf('one'))).toBe(false);
   });
 
   it('passes the call to waitUntil after a failure of its region', async () => {
-    const { us, handsOver } = await open();
+    const { us, flushes } = await open();
     const { run } = us.does;
     us.does.run = fails('unavailable');
-    await handsOver(checkOf('one'));
+    await flushes(checkOf('one'));
     us.does.run = run;
-    expect(await handsOver(checkOf('one'))).toBe(true);
+    expect(await flushes(checkOf('one'))).toBe(true);
   });
 
   it.each<[string, Partial<RuleCheck>]>([
@@ -79,12 +79,12 @@ describe('while it waits for one call, a request', () => {
     ['a cost that the origin names', withRule({ costFromOrigin: true })],
     ['a refund if the origin cannot be reached', withRule({ refundOnError: true })],
   ])('passes the call to waitUntil for %s', async (_, changes) => {
-    const { handsOver } = await open();
-    expect(await handsOver(checkOf('plain'), { ...checkOf('special'), ...changes })).toBe(true);
+    const { flushes } = await open();
+    expect(await flushes(checkOf('plain'), { ...checkOf('special'), ...changes })).toBe(true);
   });
 
   it('passes the call to waitUntil if it leases units, and only then', async () => {
-    const { us, handsOver } = await open();
+    const { us, flushes } = await open();
     const { run } = us.does;
     let leases = false;
     us.does.run = (call, signal) => {
@@ -92,38 +92,38 @@ describe('while it waits for one call, a request', () => {
       return run(call, signal);
     };
     const busy = checkOf('busy', { limit: 1_000_000, rule: { lease: true } });
-    const handedOver: boolean[] = [];
-    while (!leases && handedOver.length < 100) {
+    const flushed: boolean[] = [];
+    while (!leases && flushed.length < 100) {
       await vi.advanceTimersByTimeAsync(50);
-      handedOver.push(await handsOver(busy));
+      flushed.push(await flushes(busy));
     }
     expect(leases).toBe(true);
-    expect(handedOver.indexOf(true)).toBe(handedOver.length - 1);
+    expect(flushed.indexOf(true)).toBe(flushed.length - 1);
   });
 });
 
 describe('a request that several regions count passes its calls to waitUntil', () => {
   it('if it calls the regions at once', async () => {
-    const { handsOver } = await open();
-    await handsOver(aloneIn('eu', 'far'));
-    expect(await handsOver(checkOf('near'), aloneIn('eu', 'far'))).toBe(true);
+    const { flushes } = await open();
+    await flushes(aloneIn('eu', 'far'));
+    expect(await flushes(checkOf('near'), aloneIn('eu', 'far'))).toBe(true);
   });
 
   it('if the second of its regions is the only one that it calls in a round', async () => {
-    const { us, handsOver } = await open();
-    await handsOver(aloneIn('eu', 'far'));
+    const { us, flushes } = await open();
+    await flushes(aloneIn('eu', 'far'));
     us.does.run = fails('unavailable');
-    expect(await handsOver(checkOf('split'))).toBe(true);
+    expect(await flushes(checkOf('split'))).toBe(true);
   });
 
   it('if it calls the second region because the first has denied it', async () => {
-    const { eu, handsOver } = await open();
+    const { eu, flushes } = await open();
     const split = checkOf('split', { limit: 4 });
-    // eu is not idle, and cedes nothing.
+    // eu is not idle, and transfers nothing.
     const signal = new AbortController().signal;
     await eu.does.run({ operation: 'take', checks: [{ ...split, limit: 2 }] }, signal);
-    for (let i = 0; i < 2; i += 1) await handsOver(split);
-    expect(await handsOver(split)).toBe(true);
+    for (let i = 0; i < 2; i += 1) await flushes(split);
+    expect(await flushes(split)).toBe(true);
   });
 });
 

@@ -18,9 +18,12 @@ const MOMENT = { askedAtMs: ASKED_AT_MS, answeredAtMs: ANSWERED_AT_MS, announcem
 /** Remembers one answer, and returns what memory says in this region and announcement. */
 function rememberedAs(given: readonly (readonly [RuleCheck, Outcome])[], maxEntries?: number) {
   const denials = createKnownDenials(maxEntries);
-  for (const [check, outcome] of given) denials.remember('home', check, outcome, MOMENT);
-  const find = (check: RuleCheck, afterMs: number, { region = 'home', announcement = 'announcement' } = {}) =>
-    denials.find(region, check, ASKED_AT_MS + afterMs, announcement);
+  for (const [check, outcome] of given) denials.remember('owner', check, outcome, MOMENT);
+  const find = (
+    check: RuleCheck,
+    afterMs: number,
+    { region = 'owner', announcement = 'announcement' } = {},
+  ) => denials.find(region, check, ASKED_AT_MS + afterMs, announcement);
   return { denials, find };
 }
 
@@ -50,7 +53,7 @@ describe('a denial is known', () => {
 
   it('for the retry time of the last answer', () => {
     const { denials, find } = rememberedAs([[check, deniedFor(500)]]);
-    denials.remember('home', check, deniedFor(900), { ...MOMENT, askedAtMs: ASKED_AT_MS + 100 });
+    denials.remember('owner', check, deniedFor(900), { ...MOMENT, askedAtMs: ASKED_AT_MS + 100 });
     expect(find(check, 999)?.retryAfterMs).toBe(1);
     expect(find(check, 1_000)).toBeUndefined();
   });
@@ -107,7 +110,7 @@ describe('Redis is asked', () => {
 
   it('if a later answer belongs to another announcement', () => {
     const { denials, find } = rememberedAs([[check, deniedFor(500)]]);
-    denials.remember('home', other, deniedFor(500), { ...MOMENT, announcement: 'next' });
+    denials.remember('owner', other, deniedFor(500), { ...MOMENT, announcement: 'next' });
     expect(find(other, 1, { announcement: 'next' })).toBeDefined();
     expect(find(check, 1, { announcement: 'next' })).toBeUndefined();
   });
@@ -119,7 +122,7 @@ describe('Redis is asked', () => {
   });
 
   it('about a check without a known denial', () => {
-    expect(createKnownDenials().find('home', check, ASKED_AT_MS, 'announcement')).toBeUndefined();
+    expect(createKnownDenials().find('owner', check, ASKED_AT_MS, 'announcement')).toBeUndefined();
   });
 });
 
@@ -134,7 +137,7 @@ it('memory forgets the denial that was used longest ago when there are too many'
     2,
   );
   expect(find(a, 1)).toBeDefined();
-  denials.remember('home', c, deniedFor(500), MOMENT);
+  denials.remember('owner', c, deniedFor(500), MOMENT);
   expect(checks.map((one) => find(one, 2) !== undefined)).toEqual([true, false, true]);
 });
 

@@ -39,7 +39,7 @@ async function open(idleMs = 500, loadMs = LOAD_MS) {
   const errors: unknown[] = [];
   const real = createSnapshotSource({ kv, now: () => Date.now(), onError: (error) => errors.push(error) });
   us.does.announces = formatAnnouncement(before);
-  await real.start(us.board);
+  await real.start(us.pointer);
   kvMs = loadMs;
   us.does.announces = formatAnnouncement(after);
   await vi.advanceTimersByTimeAsync(idleMs);

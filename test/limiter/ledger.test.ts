@@ -192,7 +192,7 @@ describe('the ledger releases seats', () => {
 it('the ledger leaves no seat in either region after a decision that failed over', async () => {
   const [nearest, next] = [createNotingStore(1), createNotingStore()];
   const regionOn = (name: string, store: CounterStore) => createRegion(name, { run: store.run.bind(store) });
-  const isolate = openIsolate([regionOn('home', nearest), regionOn('next', next)]);
+  const isolate = openIsolate([regionOn('owner', nearest), regionOn('next', next)]);
   // Each region has a part of one.
   const held = createRuleCheck({
     ...seat,

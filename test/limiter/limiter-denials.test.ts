@@ -14,21 +14,21 @@ const keepsToParts: TestRequest = {
 };
 
 /** An isolate that has just been denied for five seconds. The journal starts after that. */
-async function openDenied(...[home, next]: Partial<Parameters<typeof createRegions>>) {
-  const { asked, ...created } = createRegions({ run: denies(5_000), ...home }, next);
+async function openDenied(...[owner, next]: Partial<Parameters<typeof createRegions>>) {
+  const { asked, ...created } = createRegions({ run: denies(5_000), ...owner }, next);
   const isolate = openIsolate(created.regions);
   const decide = () => isolate.decide(keepsToParts);
   expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: false });
   await isolate.settle();
   vi.setSystemTime(START_MS);
   asked.length = 0;
-  return { ...isolate, decide, home: created.home, asked };
+  return { ...isolate, decide, owner: created.owner, asked };
 }
 
 describe('a denial that is known', () => {
   it('is repeated from memory until the millisecond in which it ends', async () => {
-    const { decide, asked, home } = await openDenied();
-    home.does.run = answers();
+    const { decide, asked, owner } = await openDenied();
+    owner.does.run = answers();
     passMs(4_999);
     const { decision, tookMs, ledger } = await decide();
     expect(decision).toMatchObject({
@@ -42,49 +42,49 @@ describe('a denial that is known', () => {
     passMs(1);
     expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: true });
     // The isolate also reports to the census.
-    expect(asked.filter((line) => !line.includes('present'))).toEqual(['5000 home take']);
+    expect(asked.filter((line) => !line.includes('present'))).toEqual(['5000 owner take']);
   });
 
   it('is forgotten with a new announcement', async () => {
-    const { decide, asked, home, source } = await openDenied();
-    home.does.run = answers();
+    const { decide, asked, owner, source } = await openDenied();
+    owner.does.run = answers();
     source.announces = 'that';
     expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: true });
-    expect(asked).toEqual(['0 home take']);
+    expect(asked).toEqual(['0 owner take']);
   });
 
   it('that was on its way when the announcement changed is not kept', async () => {
-    const { regions, home, asked } = createRegions({});
+    const { regions, owner, asked } = createRegions({});
     const { decide, source } = openIsolate(regions);
-    home.does.run = (call, signal) => {
+    owner.does.run = (call, signal) => {
       source.announces = 'that';
       return denies(5_000)(call, signal);
     };
     await decide();
-    home.does.run = answers();
+    owner.does.run = answers();
     expect((await decide()).decision).toMatchObject({ allowed: true });
-    expect(asked.filter((line) => line === '0 home take')).toHaveLength(2);
+    expect(asked.filter((line) => line === '0 owner take')).toHaveLength(2);
   });
 
   it('of a cluster is not repeated from memory, because a cluster may take it back', async () => {
     const { decide, asked } = await openDenied({ isCluster: true });
     await decide();
-    expect(asked).toEqual(['0 home take']);
+    expect(asked).toEqual(['0 owner take']);
   });
 
   it('stands while its region cannot be asked, and the next region is not asked', async () => {
-    const { decide, asked, home } = await openDenied({}, {});
-    home.trip();
+    const { decide, asked, owner } = await openDenied({}, {});
+    owner.trip();
     expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: false });
     expect(asked).toEqual([]);
   });
 
   it('of the next region counts only while the nearest region cannot be asked', async () => {
-    const { regions, home, asked } = createRegions({}, { run: denies(5_000) });
+    const { regions, owner, asked } = createRegions({}, { run: denies(5_000) });
     const isolate = openIsolate(regions);
     const decide = () => isolate.decide(keepsToParts);
     const taken = () => asked.filter((line) => line.endsWith('take'));
-    home.trip();
+    owner.trip();
     expect((await decide()).decision).toMatchObject({ allowed: false, failedOver: 'breaker-open' });
     expect((await decide()).decision).toMatchObject({ allowed: false });
     expect(taken()).toEqual(['0 next take']);
@@ -92,29 +92,29 @@ describe('a denial that is known', () => {
     expect((await decide()).decision).toMatchObject({ allowed: false });
     await isolate.settle();
     expect((await decide()).decision).toMatchObject({ allowed: true });
-    expect(taken()).toEqual(['0 next take', '1030 home take']);
+    expect(taken()).toEqual(['0 next take', '1030 owner take']);
   });
 
   it('by an isolate that decides alone is not remembered', async () => {
-    const { regions, home, asked } = createRegions({ run: fails('unavailable') });
+    const { regions, owner, asked } = createRegions({ run: fails('unavailable') });
     const { decide } = openIsolate(regions, { capPerSecond: 1 });
     await decide();
     expect((await decide()).decision).toMatchObject({ kind: 'degraded', allowed: false, fallback: 'cap' });
-    home.does.run = answers();
+    owner.does.run = answers();
     expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: true });
-    expect(asked.filter((line) => line === '0 home take')).toHaveLength(3);
+    expect(asked.filter((line) => line === '0 owner take')).toHaveLength(3);
   });
 });
 
 describe('a caller with a known denial, when it is time to read the announcement,', () => {
   it('is answered at once, and the announcement is read after the response', async () => {
-    const { decide, asked, home, source, settle } = await openDenied();
+    const { decide, asked, owner, source, settle } = await openDenied();
     const [confirm, load] = [vi.spyOn(source, 'confirm'), vi.spyOn(source, 'load')];
-    home.does.read = () => new Promise((resolve) => setTimeout(() => resolve('this'), 50));
+    owner.does.read = () => new Promise((resolve) => setTimeout(() => resolve('this'), 50));
     source.asks = due;
     const { decision, tookMs } = await decide();
     expect(decision).toMatchObject({ kind: 'counted', allowed: false });
-    expect([asked, tookMs]).toEqual([['0 home read'], 0]);
+    expect([asked, tookMs]).toEqual([['0 owner read'], 0]);
     expect(confirm).not.toHaveBeenCalled();
     await vi.advanceTimersByTimeAsync(50);
     await settle();
@@ -123,33 +123,33 @@ describe('a caller with a known denial, when it is time to read the announcement
   });
 
   it('is answered by the old rules once more, and the new rules are loaded after the response', async () => {
-    const { decide, home, source, settle } = await openDenied();
+    const { decide, owner, source, settle } = await openDenied();
     const load = vi.spyOn(source, 'load');
-    home.does.read = async () => 'that';
+    owner.does.read = async () => 'that';
     source.asks = due;
     expect((await decide()).decision).toMatchObject({ allowed: false, rulesVersion: 'old' });
     await settle();
-    expect(load).toHaveBeenCalledExactlyOnceWith({ announced: 'that', board: home.board });
+    expect(load).toHaveBeenCalledExactlyOnceWith({ announced: 'that', pointer: owner.pointer });
   });
 
   it('waits for the announcement if it is overdue, and is decided by the new rules', async () => {
-    const { decide, asked, home, source } = await openDenied();
+    const { decide, asked, owner, source } = await openDenied();
     source.load = async ({ announced }) => {
       source.announces = announced;
       source.current = createSource().current;
       return true;
     };
-    home.does.read = async () => 'that';
-    home.does.run = answers();
+    owner.does.read = async () => 'that';
+    owner.does.run = answers();
     source.asks = { ...due, isOverdue: true };
     expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: true });
-    expect(asked).toEqual(['0 home read', '0 home take']);
+    expect(asked).toEqual(['0 owner read', '0 owner take']);
   });
 
   it('is denied as before, after a quarter of the deadline, if no region answers', async () => {
-    const { decide, home, source } = await openDenied();
+    const { decide, owner, source } = await openDenied();
     const fail = vi.spyOn(source, 'fail');
-    home.does.read = hangs;
+    owner.does.read = hangs;
     source.asks = { ...due, isOverdue: true };
     const { decision, tookMs } = await decide();
     expect([decision, tookMs]).toMatchObject([{ kind: 'counted', allowed: false }, DEADLINE_MS / 4]);

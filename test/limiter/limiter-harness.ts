@@ -43,7 +43,7 @@ export const snapshotOf = (version: string): Snapshot => ({
   rulesNamed: () => [],
   limitOf: () => null,
   match: () => [],
-  matchAnybody: () => [],
+  matchByIpOnly: () => [],
   listed: () => undefined,
   tierOf: () => undefined,
   limitsOf: () => [],

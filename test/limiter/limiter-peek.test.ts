@@ -12,7 +12,7 @@ describe('a peek', () => {
     const { regions, asked } = createRegions({ run: fails('unavailable') }, {});
     const { decision } = await openIsolate(regions).decide({ operation: 'peek' });
     expect(decision).toMatchObject({ kind: 'counted', failedOver: 'unavailable' });
-    expect(calls(asked)).toEqual(['0 home peek', '0 next peek']);
+    expect(calls(asked)).toEqual(['0 owner peek', '0 next peek']);
   });
 
   it('without an answer is not decided by this isolate, and does not use up its cap', async () => {
@@ -31,21 +31,21 @@ describe('a peek', () => {
   });
 
   it('is answered by the counters, although a denial is known', async () => {
-    const { regions, home, asked } = createRegions({ run: denies(5_000) });
+    const { regions, owner, asked } = createRegions({ run: denies(5_000) });
     const { decide } = openIsolate(regions);
     await decide();
-    home.does.run = answers();
+    owner.does.run = answers();
     expect((await decide({ operation: 'peek' })).decision).toMatchObject({ kind: 'counted', allowed: true });
-    expect(calls(asked)).toEqual(['0 home take', '0 home peek']);
+    expect(calls(asked)).toEqual(['0 owner take', '0 owner peek']);
   });
 
   it('that is denied is not remembered', async () => {
-    const { regions, home, asked } = createRegions({ run: denies(5_000) });
+    const { regions, owner, asked } = createRegions({ run: denies(5_000) });
     const { decide } = openIsolate(regions);
     expect((await decide({ operation: 'peek' })).decision).toMatchObject({ kind: 'counted', allowed: false });
-    home.does.run = answers();
+    owner.does.run = answers();
     expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: true });
-    expect(calls(asked)).toEqual(['0 home peek', '0 home take']);
+    expect(calls(asked)).toEqual(['0 owner peek', '0 owner take']);
   });
 });
 
@@ -62,7 +62,7 @@ describe('an isolate reports to the census', () => {
       await decide();
     }
     const dueMs = [0, 5_000, 10_000, 70_000];
-    expect(presents(asked)).toEqual(dueMs.map((ms) => `${ms} home present id-1`));
+    expect(presents(asked)).toEqual(dueMs.map((ms) => `${ms} owner present id-1`));
   });
 
   it('in the region that has answered, even if it is not the nearest one', async () => {
@@ -72,30 +72,30 @@ describe('an isolate reports to the census', () => {
   });
 
   it('but not while no region answers, nor when there is nothing to count', async () => {
-    const { regions, home, asked } = createRegions({ run: fails('unavailable') });
+    const { regions, owner, asked } = createRegions({ run: fails('unavailable') });
     const { decide } = openIsolate(regions);
     await decide();
     await decide({ plan: async () => ({ kind: 'checks', checks: [] }) });
     await decide({ plan: async () => ({ kind: 'listed', list: 'deny' }) });
     expect(presents(asked)).toEqual([]);
-    home.does.run = answers();
+    owner.does.run = answers();
     await decide();
-    expect(presents(asked)).toEqual(['0 home present isolate-1']);
+    expect(presents(asked)).toEqual(['0 owner present isolate-1']);
   });
 
   it.each([
     ['hangs', never],
     ['fails', fails('unavailable')],
   ])('without delaying or failing a request, even if the report %s', async (_, present) => {
-    const { regions, home, asked } = createRegions({ present });
-    home.census.tell(7);
+    const { regions, owner, asked } = createRegions({ present });
+    owner.census.tell(7);
     const { decide } = openIsolate(regions);
     for (let i = 0; i < 3; i += 1) {
       const { decision, tookMs } = await decide();
       expect([decision, tookMs]).toMatchObject([{ kind: 'counted', allowed: true }, 0]);
     }
-    expect([presents(asked), home.census.count()]).toEqual([['0 home present isolate-1'], 7]);
-    expect(home.breaker.state(Date.now())).toBe('closed');
+    expect([presents(asked), owner.census.count()]).toEqual([['0 owner present isolate-1'], 7]);
+    expect(owner.breaker.state(Date.now())).toBe('closed');
   });
 
   it('and gives up after the time that a decision may take', async () => {
@@ -113,11 +113,11 @@ describe('an isolate reports to the census', () => {
   });
 
   it('so that each isolate takes its part of a limit when the counters are down', async () => {
-    const { regions, home } = createRegions({ present: async () => 5 });
+    const { regions, owner } = createRegions({ present: async () => 5 });
     const { decide, settle } = openIsolate(regions);
     await decide();
     await settle();
-    home.does.run = fails('unavailable');
+    owner.does.run = fails('unavailable');
     const checks = [createCheck({ limit: 10, onUnavailable: 'local' })];
     const allowed: boolean[] = [];
     for (let i = 0; i < 4; i += 1)

@@ -90,12 +90,12 @@ describe('a denial that is remembered', () => {
 });
 
 describe('a denial is not remembered', () => {
-  /** `us` has used up its six units. `eu` still has all of its units, and does not cede them. */
+  /** `us` has used up its six units. `eu` still has all of its units, and does not transfer them. */
   async function openUsedUp() {
     const opened = openRegions(['us', 'eu']);
     const { run } = opened.eu.does;
     opened.eu.does.run = (call, signal) =>
-      call.operation === 'cede' ? fails('unavailable')() : run(call, signal);
+      call.operation === 'transfer' ? fails('unavailable')() : run(call, signal);
     for (let i = 0; i < 6; i += 1) await opened.decide([near()]);
     await opened.settle();
     opened.lines.length = 0;
@@ -170,7 +170,7 @@ describe('clients read', () => {
   });
 });
 
-describe('a subject whose home is down', () => {
+describe('a subject whose owner is down', () => {
   it.each(['open', 'closed'] as const)('follows the fallback of its rule: %s', async (onUnavailable) => {
     const { decide, settle, asked, us, eu, ap, regions } = openRegions();
     const check = near({ rule: { onUnavailable } });

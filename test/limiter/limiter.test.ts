@@ -3,7 +3,7 @@ import type { Outcome } from '../../src/core/counting/check.ts';
 import type { Plan } from '../../src/core/matching/plan.ts';
 import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
 import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
-import type { AnnouncementBoard } from '../../src/core/ports/region.ts';
+import type { RulesPointer } from '../../src/core/ports/region.ts';
 import { type CounterStore, CounterStoreError } from '../../src/core/ports/region.ts';
 import type { Probe, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
@@ -45,7 +45,7 @@ interface Situation {
   readonly run?: CounterStore['run'];
   /** The announcement that comes with the call. Undefined if it cannot be read. */
   readonly announces?: string | null | undefined;
-  readonly read?: AnnouncementBoard['read'];
+  readonly read?: RulesPointer['read'];
   readonly plan?: Plan;
   readonly probe?: Probe;
   /** The result of loading new rules. Without it, loading never ends. */
@@ -73,7 +73,7 @@ async function decide(situation: Situation) {
     },
     start: async () => undefined,
   };
-  const region = createRegion('home', {
+  const region = createRegion('owner', {
     announces: 'announces' in situation ? situation.announces : 'this',
     async run(call, signal) {
       asked.push(call.withAnnouncement ? `${call.operation} with announcement` : call.operation);
@@ -86,7 +86,7 @@ async function decide(situation: Situation) {
   });
   const options = {
     deadlineMs: 20,
-    shares: { home: 1 },
+    shares: { owner: 1 },
     onShadow: () => {},
     onBug: (error: unknown) => void asked.push(String(error)),
     capPerSecond: 0,

@@ -9,7 +9,7 @@ import { createDeadline } from '../../src/limiter/deadline.ts';
 import { createLeaseBook } from '../../src/limiter/leases.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
 import { createKnownDenials } from '../../src/limiter/memory.ts';
-import { createCessions } from '../../src/limiter/transfers.ts';
+import { createTransfers } from '../../src/limiter/transfers.ts';
 import { rounds } from '../rounds.ts';
 import { DEADLINE_MS, hangingRun, START_MS } from './fake-regions.ts';
 import { settleAll, timed, useFakeTime } from './limiter-harness.ts';
@@ -32,7 +32,7 @@ function open(part: number, algorithm: AlgorithmId = 'sliding-window-counter') {
     createRegionalCount({
       now,
       denials: createKnownDenials(),
-      cessions: createCessions(now),
+      transfers: createTransfers(now),
       leases: createLeaseBook(now),
     }),
   );
@@ -53,11 +53,11 @@ function open(part: number, algorithm: AlgorithmId = 'sliding-window-counter') {
     return decision?.results[0]?.outcome.allowed === true;
   };
   const settle = () => settleAll(later, regions);
-  /** The home of the counter, according to each region. */
-  const homes = () => regions.map((region) => region.peek({ ...placed.check, limit: part })?.cededTo);
+  /** The owner of the counter, according to each region. */
+  const owners = () => regions.map((region) => region.peek({ ...placed.check, limit: part })?.transferredTo);
   const calls = (operation: string) =>
     regions.flatMap((region) => region.calls.filter((call) => call.operation === operation));
-  return { regions, placed, request, settle, homes, calls };
+  return { regions, placed, request, settle, owners, calls };
 }
 
 /** Requests that take turns in all regions. Returns how many pass. */
@@ -78,8 +78,8 @@ describe('a small limit whose parts would be rounded', () => {
   it('is counted by one region once a caller strains several regions', async () => {
     const world = open(2);
     await spread(world, 9);
-    expect(new Set(world.homes().filter(Boolean)).size).toBe(1);
-    expect(world.homes().filter((home) => home === undefined)).toHaveLength(1);
+    expect(new Set(world.owners().filter(Boolean)).size).toBe(1);
+    expect(world.owners().filter((owner) => owner === undefined)).toHaveLength(1);
   });
 
   it('admits as much as one counter of the whole limit, and no more', async () => {
@@ -95,11 +95,13 @@ describe('a small limit whose parts would be rounded', () => {
     expect(passed).toBe(5);
   });
 
-  it('charges the home with the units that the other region has counted', async () => {
+  it('charges the owner with the units that the other region has counted', async () => {
     const world = open(2);
     expect(await spread(world, 5)).toBe(5);
-    const home = world.regions.find((_, i) => world.homes()[i] === undefined);
-    expect(home?.peek({ ...world.placed.check, ...world.placed.check.full })).toMatchObject({ remaining: 1 });
+    const owner = world.regions.find((_, i) => world.owners()[i] === undefined);
+    expect(owner?.peek({ ...world.placed.check, ...world.placed.check.full })).toMatchObject({
+      remaining: 1,
+    });
   });
 
   it('gives the charge back if the other region has counted more meanwhile', async () => {
@@ -112,7 +114,7 @@ describe('a small limit whose parts would be rounded', () => {
     await world.settle();
     const units = world.calls('refund').map(({ checks }) => checks[0]?.cost);
     expect(units).toEqual([3, 3, 3]);
-    expect(world.homes()).toEqual([undefined, undefined, 'us']);
+    expect(world.owners()).toEqual([undefined, undefined, 'us']);
     expect(us.peek({ ...world.placed.check, ...world.placed.check.full })).toMatchObject({ remaining: 25 });
   });
 
@@ -120,7 +122,7 @@ describe('a small limit whose parts would be rounded', () => {
     const world = open(2);
     for (const region of world.regions) {
       const { run } = region.does;
-      const isTurn = (id: string | undefined) => id?.endsWith('-home') === true;
+      const isTurn = (id: string | undefined) => id?.endsWith('-owner') === true;
       region.does.run = (call, signal) =>
         isTurn(call.checks[0]?.id) ? hangingRun(call, signal) : run(call, signal);
     }
@@ -136,7 +138,7 @@ describe('a limit is not merged', () => {
   ] as const)('%s', async (_, part, algorithm) => {
     const world = open(part, algorithm);
     await spread(world, 3 * part + 6);
-    expect(world.homes()).toEqual([undefined, undefined, undefined]);
+    expect(world.owners()).toEqual([undefined, undefined, undefined]);
   });
 });
 

@@ -158,7 +158,7 @@ describe('a request that its nearest region denies by outdated rules', () => {
   const openDenied = async () => {
     const split = checkOf('split', { limit: 4 });
     const world = open({ before: [split], after: [added], regions: ['us', 'eu'] });
-    // While the old rules are in force everywhere, us uses up its part. eu is not idle, and cedes nothing.
+    // While the old rules are in force everywhere, us uses up its part. eu is not idle, and transfers nothing.
     const signal = new AbortController().signal;
     await world.eu.does.run({ operation: 'take', checks: [{ ...split, limit: 2 }] }, signal);
     for (const region of world.regions) region.does.announces = 'this';

@@ -19,9 +19,9 @@ const probesIn = (lines: readonly string[]) => lines.filter((line) => line.endsW
 
 describe('a region whose breaker is open', () => {
   it('is not probed before its time', async () => {
-    const { regions, home, asked } = createRegions({}, {});
+    const { regions, owner, asked } = createRegions({}, {});
     const { decide } = openIsolate(regions);
-    home.trip();
+    owner.trip();
     for (const passedMs of [0, 999]) {
       vi.setSystemTime(Date.now() + passedMs);
       await decide();
@@ -30,16 +30,16 @@ describe('a region whose breaker is open', () => {
   });
 
   it('is probed after a response, and no request waits for that', async () => {
-    const { regions, home, asked } = createRegions({ run: hangingRun }, {});
+    const { regions, owner, asked } = createRegions({ run: hangingRun }, {});
     const { decide } = openIsolate(regions);
-    home.trip();
+    owner.trip();
     vi.setSystemTime(Date.now() + 1_000);
     for (let i = 0; i < 20; i += 1) {
       const { decision, tookMs } = await decide();
       expect([decision, tookMs]).toMatchObject([{ kind: 'counted', failedOver: 'breaker-open' }, 0]);
     }
     // Three requests probe at once, and the others do not.
-    expect(probesIn(asked)).toEqual(Array(3).fill('1000 home probe'));
+    expect(probesIn(asked)).toEqual(Array(3).fill('1000 owner probe'));
   });
 
   it('is probed even if it is not the region that requests go to', async () => {
@@ -54,15 +54,15 @@ describe('a region whose breaker is open', () => {
   });
 
   it('has as much time for a probe as for a request, and is left alone again if it does not answer', async () => {
-    const { regions, home, asked } = createRegions({ run: hangingRun }, {});
+    const { regions, owner, asked } = createRegions({ run: hangingRun }, {});
     const { decide } = openIsolate(regions);
-    home.trip();
+    owner.trip();
     vi.setSystemTime(Date.now() + 1_000);
     await decide();
     await vi.advanceTimersByTimeAsync(DEADLINE_MS / 2 - 1);
-    expect(home.breaker.state(Date.now())).toBe('half-open');
+    expect(owner.breaker.state(Date.now())).toBe('half-open');
     await vi.advanceTimersByTimeAsync(1);
-    expect(home.breaker.state(Date.now())).toBe('open');
+    expect(owner.breaker.state(Date.now())).toBe('open');
     await vi.advanceTimersByTimeAsync(999);
     await decide();
     expect(probesIn(asked)).toHaveLength(1);
@@ -72,10 +72,10 @@ describe('a region whose breaker is open', () => {
   });
 
   it('is back after the probes of one request, however slow the traffic is', async () => {
-    const { regions, home } = createRegions({ run: fails('unavailable') });
+    const { regions, owner } = createRegions({ run: fails('unavailable') });
     const { decide, settle } = openIsolate(regions);
     for (let i = 0; i < 5; i += 1) await decide();
-    home.does.run = answers();
+    owner.does.run = answers();
     vi.setSystemTime(Date.now() + 600_000);
     expect((await decide()).decision).toMatchObject({ kind: 'degraded', reason: 'breaker-open' });
     await settle();
@@ -91,9 +91,9 @@ describe('a region whose breaker is open', () => {
         now -= 1;
       });
     };
-    const { regions, home } = createRegions({ run });
+    const { regions, owner } = createRegions({ run });
     const { decide } = openIsolate(regions);
-    home.trip();
+    owner.trip();
     for (let i = 0; i < 500; i += 1) {
       await vi.advanceTimersByTimeAsync(10);
       await decide();
@@ -102,23 +102,23 @@ describe('a region whose breaker is open', () => {
   });
 
   it('is back even if its script fails, and the isolate reports the broken script', async () => {
-    const { regions, home } = createRegions({ run: fails('script-failed') }, {});
+    const { regions, owner } = createRegions({ run: fails('script-failed') }, {});
     const { decide, settle } = openIsolate(regions);
-    home.trip();
+    owner.trip();
     vi.setSystemTime(Date.now() + 1_000);
     await decide();
     await settle();
-    expect([home.breaker.state(Date.now()), home.reported[0]]).toEqual(['closed', 'broken: x']);
+    expect([owner.breaker.state(Date.now()), owner.reported[0]]).toEqual(['closed', 'broken: x']);
   });
 
   it('is back even if the probe has a bug', async () => {
-    const { regions, home } = createRegions({ run: () => Promise.reject(new TypeError('x')) }, {});
+    const { regions, owner } = createRegions({ run: () => Promise.reject(new TypeError('x')) }, {});
     const { decide, settle } = openIsolate(regions);
-    home.trip();
+    owner.trip();
     vi.setSystemTime(Date.now() + 1_000);
     await decide();
     await settle();
-    expect([home.breaker.state(Date.now()), home.reported[0]]).toEqual(['closed', 'TypeError: x']);
+    expect([owner.breaker.state(Date.now()), owner.reported[0]]).toEqual(['closed', 'TypeError: x']);
   });
 });
 
@@ -131,60 +131,60 @@ describe('a script that failed for a request', () => {
       isProbe(call) ? probe(call, signal) : fails('script-failed')();
 
   it('is reported as one failed call if the probe runs', async () => {
-    const home = createRegion('home', { run: failing(answers()) });
-    const { decide, settle } = openIsolate([home]);
+    const owner = createRegion('owner', { run: failing(answers()) });
+    const { decide, settle } = openIsolate([owner]);
     await decide();
-    expect(home.reported).toEqual([]);
+    expect(owner.reported).toEqual([]);
     await settle();
-    expect(home.reported).toEqual(['failed: x']);
+    expect(owner.reported).toEqual(['failed: x']);
   });
 
   it('is reported as a broken script if the probe fails, too', async () => {
-    const home = createRegion('home', { run: fails('script-failed') });
-    const { decide, settle } = openIsolate([home]);
+    const owner = createRegion('owner', { run: fails('script-failed') });
+    const { decide, settle } = openIsolate([owner]);
     await decide();
     await settle();
-    expect(home.reported).toEqual(['broken: x']);
+    expect(owner.reported).toEqual(['broken: x']);
   });
 
   it('is not reported at all if the probe is not answered', async () => {
-    const home = createRegion('home', { run: failing(fails('unavailable')) });
-    const { decide, settle } = openIsolate([home]);
+    const owner = createRegion('owner', { run: failing(fails('unavailable')) });
+    const { decide, settle } = openIsolate([owner]);
     await decide();
     await settle();
-    expect(home.reported).toEqual([]);
+    expect(owner.reported).toEqual([]);
   });
 
   it('is probed once in ten seconds, and reported each time while it goes on failing', async () => {
-    const { regions, home, asked } = createRegions({ run: fails('script-failed') });
+    const { regions, owner, asked } = createRegions({ run: fails('script-failed') });
     const { decide, settle } = openIsolate(regions);
     for (let i = 0; i < 200; i += 1) {
       await decide();
       await settle();
       await vi.advanceTimersByTimeAsync(100);
     }
-    expect([home.reported.length, probesIn(asked).length]).toEqual([2, 2]);
+    expect([owner.reported.length, probesIn(asked).length]).toEqual([2, 2]);
   });
 
   it('is not probed any more when it runs again', async () => {
-    const { regions, home, asked } = createRegions({ run: fails('script-failed') });
+    const { regions, owner, asked } = createRegions({ run: fails('script-failed') });
     const { decide, settle } = openIsolate(regions);
     await decide();
     await settle();
-    home.does.run = answers();
+    owner.does.run = answers();
     vi.setSystemTime(Date.now() + 60_000);
     await decide();
     await settle();
-    expect([home.reported.length, probesIn(asked).length]).toEqual([1, 1]);
+    expect([owner.reported.length, probesIn(asked).length]).toEqual([1, 1]);
   });
 
   it('never opens the breaker of its region, even if it fails on every call', async () => {
-    const home = createRegion('home', { run: fails('script-failed') });
-    const { decide, settle } = openIsolate([home]);
+    const owner = createRegion('owner', { run: fails('script-failed') });
+    const { decide, settle } = openIsolate([owner]);
     for (let i = 0; i < 50; i += 1) {
       expect((await decide()).decision).toMatchObject({ kind: 'degraded', reason: 'script-failed' });
       await settle();
     }
-    expect(home.breaker.state(Date.now())).toBe('closed');
+    expect(owner.breaker.state(Date.now())).toBe('closed');
   });
 });

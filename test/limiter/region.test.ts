@@ -22,11 +22,11 @@ const asking = (lines: readonly string[]) => lines.filter((line) => !/present|pr
 
 describe('the nearest region', () => {
   it('is the only one that is asked if it answers', async () => {
-    const { regions, home, asked } = createRegions({}, {});
+    const { regions, owner, asked } = createRegions({}, {});
     const { decision, tookMs, ledger } = await openIsolate(regions).decide();
     expect(decision).toMatchObject({ kind: 'counted', allowed: true, failedOver: undefined });
-    expect(storesOf(ledger)).toEqual([home.store]);
-    expect([asking(asked), tookMs]).toEqual([['0 home take'], 0]);
+    expect(storesOf(ledger)).toEqual([owner.store]);
+    expect([asking(asked), tookMs]).toEqual([['0 owner take'], 0]);
   });
 
   it('is the only one that is asked if it denies a rule that does not spill', async () => {
@@ -35,7 +35,7 @@ describe('the nearest region', () => {
       plan: async () => ({ kind: 'checks', checks: [createCheck({ spill: false })] }),
     });
     expect(decision).toMatchObject({ kind: 'counted', allowed: false, failedOver: undefined });
-    expect(asking(asked)).toEqual(['0 home take']);
+    expect(asking(asked)).toEqual(['0 owner take']);
   });
 });
 
@@ -47,7 +47,7 @@ describe('the next region is asked', () => {
       const { decision, tookMs, ledger } = await openIsolate(regions).decide();
       expect(decision).toMatchObject({ kind: 'counted', allowed: true, failedOver: failure });
       expect(storesOf(ledger)).toEqual([next.store]);
-      expect([asking(asked), tookMs]).toEqual([['0 home take', '0 next take'], 0]);
+      expect([asking(asked), tookMs]).toEqual([['0 owner take', '0 next take'], 0]);
     },
   );
 
@@ -55,7 +55,7 @@ describe('the next region is asked', () => {
     const { regions, asked } = createRegions({ run: async () => ({ nowMs: 1, outcomes: [] }) }, {});
     const { decision } = await openIsolate(regions).decide();
     expect(decision).toMatchObject({ kind: 'counted', failedOver: 'bad-reply' });
-    expect(asking(asked)).toEqual(['0 home take', '0 next take']);
+    expect(asking(asked)).toEqual(['0 owner take', '0 next take']);
   });
 
   it('and later refunds its charge', async () => {
@@ -65,7 +65,7 @@ describe('the next region is asked', () => {
       plan: async () => ({ kind: 'checks', checks }),
     });
     await timed(() => ledger.refundError());
-    expect(asking(asked)).toEqual(['0 home take', '0 next take', '0 next refund']);
+    expect(asking(asked)).toEqual(['0 owner take', '0 next take', '0 next refund']);
   });
 
   it('and its denial stands', async () => {
@@ -75,14 +75,14 @@ describe('the next region is asked', () => {
   });
 
   it('and then the third one, and the reason stays the failure of the nearest one', async () => {
-    const { home, next, tell, asked } = createRegions(
+    const { owner, next, tell, asked } = createRegions(
       { run: fails('bad-reply') },
       { run: fails('unavailable') },
     );
     const third = createRegion('third', { tell });
-    const { decision } = await openIsolate([home, next, third]).decide();
+    const { decision } = await openIsolate([owner, next, third]).decide();
     expect(decision).toMatchObject({ kind: 'counted', failedOver: 'bad-reply' });
-    expect(asking(asked)).toEqual(['0 home take', '0 next take', '0 third take']);
+    expect(asking(asked)).toEqual(['0 owner take', '0 next take', '0 third take']);
   });
 });
 
@@ -91,7 +91,7 @@ describe('a region that hangs', () => {
     const { regions, asked } = createRegions({ run: hangingRun }, {});
     const { decision, tookMs } = await openIsolate(regions).decide();
     expect(decision).toMatchObject({ kind: 'counted', failedOver: 'timeout' });
-    expect([asking(asked), tookMs]).toEqual([['0 home take', '128 next take'], 128]);
+    expect([asking(asked), tookMs]).toEqual([['0 owner take', '128 next take'], 128]);
   });
 
   it('is given up at the end of the deadline if there is no other region', async () => {
@@ -107,7 +107,7 @@ describe('a region that hangs', () => {
     expect(next.breaker.state(Date.now())).toBe('open');
     const { decision, tookMs } = await openIsolate(regions).decide();
     expect(decision).toMatchObject({ kind: 'degraded', reason: 'timeout' });
-    expect([asking(asked), tookMs]).toEqual([['0 home take'], DEADLINE_MS]);
+    expect([asking(asked), tookMs]).toEqual([['0 owner take'], DEADLINE_MS]);
   });
 
   it('is given up at the end of the deadline if the other region may only be probed', async () => {
@@ -117,15 +117,15 @@ describe('a region that hangs', () => {
     expect(next.breaker.state(Date.now())).toBe('half-open');
     const { decision, tookMs } = await openIsolate(regions).decide();
     expect([decision, tookMs]).toMatchObject([{ kind: 'degraded', reason: 'timeout' }, DEADLINE_MS]);
-    expect(asking(asked)).toEqual(['1000 home take']);
+    expect(asking(asked)).toEqual(['1000 owner take']);
   });
 
   it('leaves the rest of the deadline to the next region, and the third gets twice its known distance', async () => {
-    const { home, next, tell, asked } = createRegions({ run: hangingRun }, { run: hangingRun });
+    const { owner, next, tell, asked } = createRegions({ run: hangingRun }, { run: hangingRun });
     const third = createRegion('third', { tell, run: hangingRun });
     third.distance.note(40);
-    const { tookMs } = await openIsolate([home, next, third]).decide();
-    expect([asking(asked), tookMs]).toEqual([['0 home take', '128 next take', '256 third take'], 336]);
+    const { tookMs } = await openIsolate([owner, next, third]).decide();
+    expect([asking(asked), tookMs]).toEqual([['0 owner take', '128 next take', '256 third take'], 336]);
   });
 });
 
@@ -134,7 +134,7 @@ describe('a region that does not answer in time', () => {
     ['is blamed if it had twice the time that it usually takes', 128, 'open'],
     ['is not blamed if it had less than twice that time', 129, 'closed'],
   ])('%s', async (_, halfMs, state) => {
-    const { home, next, regions } = createRegions({ run: hangingRun }, { run: hangingRun });
+    const { owner, next, regions } = createRegions({ run: hangingRun }, { run: hangingRun });
     const { decide } = openIsolate(regions);
     next.distance.note(halfMs / 2);
     const { fitMs } = next.distance;
@@ -143,7 +143,7 @@ describe('a region that does not answer in time', () => {
       .mockImplementation((nearMs) => Math.min(128, fitMs(nearMs)));
     for (let i = 0; i < 5; i += 1) await decide();
     expect(given).toHaveBeenCalledTimes(5);
-    expect([home, next].map(({ breaker }) => breaker.state(Date.now()))).toEqual(['open', state]);
+    expect([owner, next].map(({ breaker }) => breaker.state(Date.now()))).toEqual(['open', state]);
   });
 
   it('is not blamed while its distance is unknown, but measured after the response', async () => {
@@ -182,31 +182,31 @@ describe('a region that does not answer in time', () => {
 
 describe('a breaker', () => {
   it('that is open keeps its region from being asked', async () => {
-    const { regions, home, asked } = createRegions({}, {});
-    home.trip();
+    const { regions, owner, asked } = createRegions({}, {});
+    owner.trip();
     const { decision } = await openIsolate(regions).decide();
     expect(decision).toMatchObject({ kind: 'counted', failedOver: 'breaker-open' });
     expect(asking(asked)).toEqual(['0 next take']);
   });
 
   it('opens after five failures of its region, and closes after three answered probes', async () => {
-    const { regions, home, asked } = createRegions({ run: fails('unavailable') }, {});
+    const { regions, owner, asked } = createRegions({ run: fails('unavailable') }, {});
     const { decide, settle } = openIsolate(regions);
     for (let i = 0; i < 8; i += 1) await decide();
-    expect(asked.filter((line) => line === '0 home take')).toHaveLength(5);
-    home.does.run = answers();
+    expect(asked.filter((line) => line === '0 owner take')).toHaveLength(5);
+    owner.does.run = answers();
     vi.setSystemTime(Date.now() + 1_000);
     expect((await decide()).decision).toMatchObject({ kind: 'counted', failedOver: 'breaker-open' });
     await settle();
-    expect(home.breaker.state(Date.now())).toBe('closed');
+    expect(owner.breaker.state(Date.now())).toBe('closed');
     expect((await decide()).decision).toMatchObject({ kind: 'counted', failedOver: undefined });
-    const atHome = asked.filter((line) => /^1\d\d\d home (probe|take)/.test(line));
-    expect(atHome.map((line) => line.split(' ')[2])).toEqual(['probe', 'probe', 'probe', 'take']);
+    const atOwner = asked.filter((line) => /^1\d\d\d owner (probe|take)/.test(line));
+    expect(atOwner.map((line) => line.split(' ')[2])).toEqual(['probe', 'probe', 'probe', 'take']);
   });
 
   it('that is open in every region leaves the decision to the isolate, at once and without any call', async () => {
-    const { regions, home, next, asked } = createRegions({}, {});
-    for (const region of [home, next]) region.trip();
+    const { regions, owner, next, asked } = createRegions({}, {});
+    for (const region of [owner, next]) region.trip();
     const { decision, tookMs } = await openIsolate(regions).decide();
     expect(decision).toMatchObject({
       kind: 'degraded',
@@ -217,26 +217,26 @@ describe('a breaker', () => {
   });
 
   it('stays closed when a script fails: the region is well', async () => {
-    const { regions, home, asked } = createRegions({ run: fails('script-failed') }, {});
+    const { regions, owner, asked } = createRegions({ run: fails('script-failed') }, {});
     const { decide } = openIsolate(regions);
     for (let i = 0; i < 30; i += 1)
       expect((await decide()).decision).toMatchObject({ kind: 'counted', failedOver: 'script-failed' });
-    expect(home.breaker.state(Date.now())).toBe('closed');
-    expect(asked.filter((line) => line === '0 home take')).toHaveLength(30);
+    expect(owner.breaker.state(Date.now())).toBe('closed');
+    expect(asked.filter((line) => line === '0 owner take')).toHaveLength(30);
   });
 });
 
 describe('an isolate that has no rules yet', () => {
-  const start = (home: Parameters<typeof createRegions>[0], next: typeof home) => {
-    const { regions, asked } = createRegions(home, next);
+  const start = (owner: Parameters<typeof createRegions>[0], next: typeof owner) => {
+    const { regions, asked } = createRegions(owner, next);
     return { ...startIn(regions), asked };
   };
   const startIn = (regions: Regions) => {
     const read: unknown[] = [];
     const source = createSource({
       current: () => undefined,
-      async start(board) {
-        read.push(await board.read(AbortSignal.abort()).catch((error: unknown) => error));
+      async start(pointer) {
+        read.push(await pointer.read(AbortSignal.abort()).catch((error: unknown) => error));
         return snapshotOf('first');
       },
     });
@@ -244,24 +244,24 @@ describe('an isolate that has no rules yet', () => {
   };
 
   it('reads the announcement of the nearest region', async () => {
-    const { decide, read, asked } = start({ read: async () => 'at home' }, {});
+    const { decide, read, asked } = start({ read: async () => 'at owner' }, {});
     expect((await decide()).decision).toMatchObject({ kind: 'counted', rulesVersion: 'first' });
-    expect([read, asking(asked)]).toEqual([['at home'], ['0 home read', '0 home take']]);
+    expect([read, asking(asked)]).toEqual([['at owner'], ['0 owner read', '0 owner take']]);
   });
 
   it.each([
     ['fails', fails('unavailable'), 0],
     ['hangs', hangs, 25],
-  ])('reads the announcement of the next region if the nearest one %s', async (_, readAtHome, atMs) => {
-    const { decide, read, asked } = start({ read: readAtHome }, { read: async () => 'next door' });
+  ])('reads the announcement of the next region if the nearest one %s', async (_, readAtOwner, atMs) => {
+    const { decide, read, asked } = start({ read: readAtOwner }, { read: async () => 'next door' });
     await decide();
-    expect([read, asked.slice(0, 2)]).toEqual([['next door'], ['0 home read', `${atMs} next read`]]);
+    expect([read, asked.slice(0, 2)]).toEqual([['next door'], ['0 owner read', `${atMs} next read`]]);
   });
 
   it('does not blame a silent region that had less than a quarter of the deadline', async () => {
-    const { home, next, tell } = createRegions({ read: hangs }, { read: hangs });
+    const { owner, next, tell } = createRegions({ read: hangs }, { read: hangs });
     const silent = (name: string) => createRegion(name, { tell, read: hangs });
-    const regions: Regions = [home, next, silent('third'), silent('fourth')];
+    const regions: Regions = [owner, next, silent('third'), silent('fourth')];
     // They are so far away that each is waited for: half, a quarter, an eighth and an eighth of the deadline.
     for (const { distance } of regions) distance.note(DEADLINE_MS / 4);
     const { decide } = startIn(regions);

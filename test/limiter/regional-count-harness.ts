@@ -6,7 +6,7 @@ import { createLeaseBook } from '../../src/limiter/leases.ts';
 import { createLedger, type Ledger } from '../../src/limiter/ledger.ts';
 import { createKnownDenials } from '../../src/limiter/memory.ts';
 import type { PlacedCheck } from '../../src/limiter/next-region.ts';
-import { createCessions } from '../../src/limiter/transfers.ts';
+import { createTransfers } from '../../src/limiter/transfers.ts';
 import { DEADLINE_MS } from './fake-regions.ts';
 import { settleAll, timed } from './limiter-harness.ts';
 import { createModelRegion, type DelayMs, type ModelRegion, seenFrom } from './model-regions.ts';
@@ -39,7 +39,7 @@ export function open({ placed, regions: names = ['us', 'eu', 'ap'], farMs = () =
     createRegionalCount({
       now,
       denials: createKnownDenials(),
-      cessions: createCessions(now),
+      transfers: createTransfers(now),
       leases: createLeaseBook(now),
     });
   const regional = openIsolate();
@@ -60,8 +60,8 @@ export function open({ placed, regions: names = ['us', 'eu', 'ap'], farMs = () =
     );
     return { ...counted.decision, tookMs: counted.tookMs, charged: chargesIn(ledger, counted.decision) };
   };
-  const recall = (some = placed) =>
-    regional.recall({ placed: some, regions: seenFrom(regions, 0), announcement: 'announcement' });
+  const knownDenial = (some = placed) =>
+    regional.knownDenial({ placed: some, regions: seenFrom(regions, 0), announcement: 'announcement' });
   const [us, eu, ap] = regions as [ModelRegion, ModelRegion, ModelRegion];
   const settle = () => settleAll(later, regions);
   /** What is left of the first check, or of another one, in that region. */
@@ -69,7 +69,7 @@ export function open({ placed, regions: names = ['us', 'eu', 'ap'], farMs = () =
     one && region.peek({ ...one.check, limit: one.parts.get(region.name)?.limit ?? 1 })?.remaining;
   /** Returns the journal so far, and empties it. */
   const said = () => asked.splice(0);
-  return { us, eu, ap, regions, asked, said, errors, openIsolate, count, recall, settle, leftIn };
+  return { us, eu, ap, regions, asked, said, errors, openIsolate, count, knownDenial, settle, leftIn };
 }
 
 /** All charges, each with the region's answer. */
@@ -87,11 +87,11 @@ export const does = (region: ModelRegion, asked: string[], run: ModelRegion['doe
   };
 };
 
-/** The answers of the region to cede calls are lost. */
-export const cedesNothing = (region: ModelRegion) => {
+/** The answers of the region to transfer calls are lost. */
+export const transfersNothing = (region: ModelRegion) => {
   const { run } = region.does;
   region.does.run = (call, signal) =>
-    call.operation === 'cede' ? Promise.reject(new Error('lost')) : run(call, signal);
+    call.operation === 'transfer' ? Promise.reject(new Error('lost')) : run(call, signal);
 };
 export const near = () => place({ us: 4, eu: 4, ap: 4 }, { id: 'near' });
 export const far = () => place({ eu: 2 }, { id: 'far', at: 'eu' });

@@ -1,4 +1,4 @@
-// Checks whose part the nearest region has ceded or whose rule moves, known denials, and peeks: which regions are asked
+// Checks whose part the nearest region has transferred or whose rule moves, known denials, and peeks: which regions are asked
 // for what.
 import { describe, expect, it } from 'vitest';
 import type { Counted } from '../../src/limiter/count.ts';
@@ -11,22 +11,22 @@ useFakeTime();
 const remainingOf = ({ results }: Counted) => results.map(({ outcome }) => outcome.remaining);
 const takesOf = (lines: readonly string[]) => lines.filter((line) => line.includes(' take '));
 
-describe('a check that the nearest region has ceded', () => {
+describe('a check that the nearest region has transferred', () => {
   const moved = () => place({ us: 4, eu: 4, ap: 4 }, { id: 'moved' });
-  const ceded = { home: 'eu', termMs: 240_000, holdMs: 65_000 };
-  /** `us` has ceded its part of the check to `eu`, and this isolate does not know. */
+  const transferred = { owner: 'eu', termMs: 240_000, holdMs: 65_000 };
+  /** `us` has transferred its part of the check to `eu`, and this isolate does not know. */
   async function openMoved(placed = [moved()]) {
     const opened = open({ placed });
     const { check } = moved();
     await opened.us.does.run(
-      { operation: 'cede', checks: [{ ...check, cession: ceded }] },
+      { operation: 'transfer', checks: [{ ...check, transfer: transferred }] },
       new AbortController().signal,
     );
     opened.said();
     return opened;
   }
 
-  it('is counted at its home at once, with both parts, and from then on with one call', async () => {
+  it('is counted at its owner at once, with both parts, and from then on with one call', async () => {
     const { count, said, leftIn, us } = await openMoved();
     expect(await count()).toMatchObject({
       charged: [{ check: { region: 'eu', limit: 8 }, outcome: { remaining: 11 } }],
@@ -37,7 +37,7 @@ describe('a check that the nearest region has ceded', () => {
     expect(leftIn(us)).toBe(0);
   });
 
-  it('is counted at its home while the nearest region counts the other checks', async () => {
+  it('is counted at its owner while the nearest region counts the other checks', async () => {
     const { count, said, leftIn, us } = await openMoved([near(), moved()]);
     await count();
     expect(takesOf(said())).toEqual(['us take near moved', 'us take near', 'eu take moved']);
@@ -46,7 +46,7 @@ describe('a check that the nearest region has ceded', () => {
     expect(leftIn(us, near())).toBe(2);
   });
 
-  it('refunds the charge of the nearest region if its home denies', async () => {
+  it('refunds the charge of the nearest region if its owner denies', async () => {
     const { count, asked, settle, leftIn, us, eu, ap } = await openMoved([near(), moved()]);
     await count();
     for (const region of [eu, ap]) does(region, asked, denies(30_000));
@@ -57,7 +57,7 @@ describe('a check that the nearest region has ceded', () => {
     expect(leftIn(us, near())).toBe(3);
   });
 
-  it('refunds the charge of its home if a rule in the nearest region denies', async () => {
+  it('refunds the charge of its owner if a rule in the nearest region denies', async () => {
     const alone = place({ us: 1 }, { id: 'alone', at: 'us' });
     const { count, settle, leftIn, eu } = await openMoved([alone, moved()]);
     await count();
@@ -69,14 +69,14 @@ describe('a check that the nearest region has ceded', () => {
     expect(leftIn(eu, moved())).toBe(3);
   });
 
-  it('is tried in the third region if its home denies', async () => {
+  it('is tried in the third region if its owner denies', async () => {
     const { count, said, asked, eu } = await openMoved();
     does(eu, asked, denies(30_000));
     expect(await count()).toMatchObject({ charged: [{ check: { region: 'ap', limit: 4 } }] });
     expect(takesOf(said())).toEqual(['us take moved', 'eu take moved', 'ap take moved']);
   });
 
-  it('is counted by the third region if its home is down, and is missing if both are down', async () => {
+  it('is counted by the third region if its owner is down, and is missing if both are down', async () => {
     const { count, asked, eu, ap } = await openMoved();
     does(eu, asked, fails('unavailable'));
     expect(await count()).toMatchObject({ failure: 'unavailable', charged: [{ check: { region: 'ap' } }] });
@@ -84,7 +84,7 @@ describe('a check that the nearest region has ceded', () => {
     expect(await count()).toMatchObject({ failure: 'unavailable', charged: [], missing: [{ id: 'moved' }] });
   });
 
-  it('is found at its home by a peek', async () => {
+  it('is found at its owner by a peek', async () => {
     const { count, said } = await openMoved();
     expect(await count({ operation: 'peek' })).toMatchObject({ results: [{ outcome: { remaining: 12 } }] });
     expect(said()).toEqual(['us peek moved', 'eu peek moved']);
@@ -158,32 +158,32 @@ describe('memory alone', () => {
   const denied = async (...placed: Parameters<typeof open>[0]['placed']) => {
     const opened = open({ placed });
     await opened.count();
-    return opened.recall;
+    return opened.knownDenial;
   };
   const used = () => place({ us: 1 }, { id: 'used', at: 'us', cost: 2 });
 
   it('denies, and names only the checks that deny', async () => {
-    const recall = await denied(near(), used());
-    expect(recall()).toMatchObject([{ check: { id: 'used' } }]);
-    expect(recall([near()])).toBeUndefined();
+    const knownDenial = await denied(near(), used());
+    expect(knownDenial()).toMatchObject([{ check: { id: 'used' } }]);
+    expect(knownDenial([near()])).toBeUndefined();
   });
 
   it.each([
     ['counts denied requests', { countDenied: true }],
     ['might begin to block', { blockMs: 2_000 }],
   ])('does not decide if a rule of the request %s', async (_, shape) => {
-    const recall = await denied(used());
+    const knownDenial = await denied(used());
     const other = place({ us: 9 }, { id: 'other', at: 'us', ...shape });
-    expect(recall([used()])).toBeDefined();
-    expect(recall([used(), other])).toBeUndefined();
-    expect(recall([other, used()])).toBeUndefined();
+    expect(knownDenial([used()])).toBeDefined();
+    expect(knownDenial([used(), other])).toBeUndefined();
+    expect(knownDenial([other, used()])).toBeUndefined();
   });
 
   it('denies while a rule blocks', async () => {
     const blocking = place({ us: 1 }, { id: 'blocking', at: 'us', blockMs: 120_000 });
-    const { count, recall } = open({ placed: [near(), blocking] });
+    const { count, knownDenial } = open({ placed: [near(), blocking] });
     for (let i = 0; i < 2; i += 1) await count();
-    expect(recall()).toMatchObject([{ check: { id: 'blocking' }, outcome: { retryAfterMs: 120_000 } }]);
+    expect(knownDenial()).toMatchObject([{ check: { id: 'blocking' }, outcome: { retryAfterMs: 120_000 } }]);
   });
 });
 
@@ -203,7 +203,7 @@ describe('a peek', () => {
     expect(asked).toEqual(['us peek near', 'eu peek far', 'ap peek farther']);
   });
 
-  it('asks no region to cede, and gives nothing back, even if another region denies', async () => {
+  it('asks no region to transfer, and gives nothing back, even if another region denies', async () => {
     const { count, asked, settle, us, eu } = open({ placed: [near(), far()] });
     does(us, asked, answers({ remaining: 0 }));
     does(eu, asked, denies(30_000));

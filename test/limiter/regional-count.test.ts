@@ -4,7 +4,7 @@ import type { Counted } from '../../src/limiter/count.ts';
 import { denies, fails, LATE_MS, START_MS } from './fake-regions.ts';
 import { useFakeTime } from './limiter-harness.ts';
 import { place } from './placed.ts';
-import { cedesNothing, does, far, farther, near, open } from './regional-count-harness.ts';
+import { does, far, farther, near, open, transfersNothing } from './regional-count-harness.ts';
 
 useFakeTime();
 const remainingOf = ({ results }: Counted) => results.map(({ outcome }) => outcome.remaining);
@@ -23,15 +23,15 @@ describe('a check that the nearest region has a part of', () => {
   });
 
   it.each([
-    ['after other regions have ceded their parts', true, Array(12).fill('us take near')],
+    ['after other regions have transferred their parts', true, Array(12).fill('us take near')],
     [
-      'even if other regions cede nothing and count it themselves',
+      'even if other regions transfer nothing and count it themselves',
       false,
       [...Array(5).fill('us take near'), ...Array(5).fill('eu take near'), ...Array(4).fill('ap take near')],
     ],
-  ])('lets one caller use the whole limit, counting down one by one, %s', async (_, cedes, takes) => {
+  ])('lets one caller use the whole limit, counting down one by one, %s', async (_, transfers, takes) => {
     const { count, asked, settle, eu, ap } = open({ placed: [near()] });
-    if (!cedes) for (const region of [eu, ap]) cedesNothing(region);
+    if (!transfers) for (const region of [eu, ap]) transfersNothing(region);
     for (let left = 11; left >= 0; left -= 1) {
       const counted = await count();
       expect(remainingOf(counted)).toEqual([left]);
@@ -41,7 +41,7 @@ describe('a check that the nearest region has a part of', () => {
     expect(takesOf(asked)).toEqual(takes);
   });
 
-  it('is denied by a home that has every part, without a far call', async () => {
+  it('is denied by an owner that has every part, without a far call', async () => {
     const { count, said, settle } = open({ placed: [near()] });
     for (let i = 0; i < 12; i += 1) await count().then(settle);
     said();
@@ -53,7 +53,7 @@ describe('a check that the nearest region has a part of', () => {
 
   it('is admitted by a region that has room, and the nearest region is not asked while it has none', async () => {
     const { count, said, settle, leftIn, us, eu, ap } = open({ placed: [near()] });
-    for (const region of [eu, ap]) cedesNothing(region);
+    for (const region of [eu, ap]) transfersNothing(region);
     for (let i = 0; i < 4; i += 1) await count().then(settle);
     said();
     const counted = await count({ withAnnouncement: true });
@@ -72,7 +72,7 @@ describe('a check that the nearest region has a part of', () => {
   ])(
     'is denied once by all regions, and then from memory until the first has room: %s',
     async (_, [usMs = 0, euMs = 0, apMs = 0], retryMs, lateMs) => {
-      const { count, recall, said, asked, us, eu, ap } = open({ placed: [near()] });
+      const { count, knownDenial, said, asked, us, eu, ap } = open({ placed: [near()] });
       does(us, asked, denies(usMs));
       does(eu, asked, denies(euMs));
       does(ap, asked, denies(apMs));
@@ -81,11 +81,11 @@ describe('a check that the nearest region has a part of', () => {
       });
       expect(takesOf(said())).toEqual(['us take near', 'eu take near', 'ap take near']);
       vi.setSystemTime(START_MS + lateMs + retryMs - 1);
-      expect(recall()).toMatchObject([{ outcome: { allowed: false, retryAfterMs: 1 } }]);
+      expect(knownDenial()).toMatchObject([{ outcome: { allowed: false, retryAfterMs: 1 } }]);
       await count();
       expect(takesOf(said())).toEqual([]);
       vi.setSystemTime(START_MS + lateMs + retryMs);
-      expect(recall()).toBeUndefined();
+      expect(knownDenial()).toBeUndefined();
       await count();
       expect(takesOf(said())).toHaveLength(1);
     },
@@ -95,12 +95,12 @@ describe('a check that the nearest region has a part of', () => {
     ['has not answered', false],
     ['has an open breaker', true],
   ])('is denied if a region that may have room %s, but the denial is not remembered', async (_, isOpen) => {
-    const { count, recall, asked, us, eu, ap } = open({ placed: [near()] });
+    const { count, knownDenial, asked, us, eu, ap } = open({ placed: [near()] });
     for (const region of [us, ap]) does(region, asked, denies(30_000));
     does(eu, asked, fails('unavailable'));
     if (isOpen) eu.trip();
     expect(await count()).toMatchObject({ missing: [], results: [{ outcome: { allowed: false } }] });
-    expect(recall()).toBeUndefined();
+    expect(knownDenial()).toBeUndefined();
   });
 
   it('stays in the nearest region if the rule does not spill, unless that region is down', async () => {
@@ -132,7 +132,7 @@ describe('a check that the nearest region has a part of', () => {
     const other = place({ us: 8, eu: 8 }, { id: 'other' });
     const placed = [near(), other];
     const { count, said, settle, leftIn, us, eu, ap } = open({ placed });
-    for (const region of [eu, ap]) cedesNothing(region);
+    for (const region of [eu, ap]) transfersNothing(region);
     for (let i = 0; i < 4; i += 1) await count().then(settle);
     said();
     expect(await count()).toMatchObject({ charged: [{ check: { id: 'near' } }, { check: { id: 'other' } }] });
@@ -143,7 +143,7 @@ describe('a check that the nearest region has a part of', () => {
   it('is counted in another region even if a shadow rule would deny', async () => {
     const shadow = place({ us: 1 }, { id: 'shadow', isShadow: true, at: 'us' });
     const { count, settle, eu, ap } = open({ placed: [near(), shadow] });
-    for (const region of [eu, ap]) cedesNothing(region);
+    for (const region of [eu, ap]) transfersNothing(region);
     for (let i = 0; i < 5; i += 1) {
       expect(await count()).toMatchObject({ results: [{ outcome: { allowed: true } }, {}] });
       await settle();
@@ -164,12 +164,12 @@ describe('a check that the nearest region has a part of', () => {
     expect(counted.regions).toEqual([eu]);
   });
 
-  it('makes no region cede its part to a nearest region that is down', async () => {
+  it('makes no region transfer its part to a nearest region that is down', async () => {
     const { count, asked, settle, us } = open({ placed: [near()] });
     does(us, asked, fails('unavailable'));
     for (let i = 0; i < 4; i += 1) await count();
     await settle();
-    expect(asked.filter((line) => line.includes('cede'))).toEqual([]);
+    expect(asked.filter((line) => line.includes('transfer'))).toEqual([]);
   });
 
   it('asks for the announcement until a region answers', async () => {
@@ -177,7 +177,7 @@ describe('a check that the nearest region has a part of', () => {
     does(us, asked, fails('unavailable'));
     eu.does.announces = 'that';
     expect(await count({ withAnnouncement: true })).toMatchObject({
-      heard: [{ announced: 'that', board: eu.board }],
+      heard: [{ announced: 'that', pointer: eu.pointer }],
     });
     expect(asked).toEqual(['us take near with announcement', 'eu take near with announcement']);
   });
@@ -250,7 +250,7 @@ describe('a check that only another region can count', () => {
     said();
     await count();
     await settle();
-    expect(said().filter((line) => !line.includes('cede'))).toEqual([
+    expect(said().filter((line) => !line.includes('transfer'))).toEqual([
       'us take near',
       'eu take far least',
       'us refund near',

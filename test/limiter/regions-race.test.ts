@@ -59,8 +59,8 @@ async function send({ longestMs, checks, deadlineMs, ...world }: World) {
   const charged = (check: RuleCheck) =>
     regions.reduce((sum, region) => {
       const outcome = region.peek({ ...check, limit: PLENTY });
-      // A region that has ceded its part holds no charge.
-      return sum + (outcome?.cededTo === undefined ? PLENTY - (outcome?.remaining ?? 0) : 0);
+      // A region that has transferred its part holds no charge.
+      return sum + (outcome?.transferredTo === undefined ? PLENTY - (outcome?.remaining ?? 0) : 0);
     }, 0);
   return { admitted, charged };
 }

@@ -19,8 +19,8 @@ function open({ announces = 'this', isDown = false, isCode = false }: Situation 
   const source = createSource({ current: () => snapshot, isConfirmed: () => !isDown });
   source.announces = isCode ? '' : 'this';
   const region = createRegion('us', {});
-  const board = {
-    ...region.board,
+  const pointer = {
+    ...region.pointer,
     async read() {
       reads += 1;
       if (isDown) throw new Error('down');
@@ -28,7 +28,7 @@ function open({ announces = 'this', isDown = false, isCode = false }: Situation 
     },
   };
   const refresh = createRulesRefresh({ snapshots: source, deadlineMs: 100, now: () => Date.now() });
-  const request = { regions: [{ ...region, board }], afterResponse: () => {} } as const;
+  const request = { regions: [{ ...region, pointer }], afterResponse: () => {} } as const;
   return {
     refresh: () => refresh(snapshot, request),
     another: () => refresh(snapshotOf('x'), request),

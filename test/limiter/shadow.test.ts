@@ -57,14 +57,14 @@ describe('shadow rules', () => {
       await settle();
     }
     expect(told.map(([one]) => one?.[1])).toEqual([...Array(30).fill(true), false, false, false]);
-    expect(asked().filter((line) => line.endsWith('cede'))).toEqual(['eu cede', 'ap cede']);
+    expect(asked().filter((line) => line.endsWith('transfer'))).toEqual(['eu transfer', 'ap transfer']);
   });
 
-  it('are tried in regions that have room while no region has ceded its part', async () => {
+  it('are tried in regions that have room while no region has transferred its part', async () => {
     const { decide, settle, eu, ap } = openRegions();
     for (const { does } of [eu, ap]) {
       const { run } = does;
-      does.run = (call, signal) => (call.operation === 'cede' ? fails('timeout')() : run(call, signal));
+      does.run = (call, signal) => (call.operation === 'transfer' ? fails('timeout')() : run(call, signal));
     }
     const { onShadow, told } = watch();
     for (let i = 0; i < 13; i += 1) {

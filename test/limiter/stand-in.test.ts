@@ -61,7 +61,7 @@ describe.each(ALGORITHM_IDS)('the stand-in of a %s', (algorithm) => {
   });
 });
 
-it('a region whose parts were ceded to it is stood in for, and counts again when it is back', async () => {
+it('a region whose parts were transferred to it is stood in for, and counts again when it is back', async () => {
   const { us, eu, ap, openAt } = openWorld();
   const [first, second] = [openAt(0), openAt(1)];
   for (let i = 0; i < 3; i += 1) await first.decide([near()]);
@@ -85,7 +85,7 @@ it('a region whose parts were ceded to it is stood in for, and counts again when
   const back = after.filter(({ allowed }) => allowed).length;
   expect(us.peek(near())?.remaining).toBe(LIMIT - 3 - back);
   // Nothing was merged back, and the other regions have counted nothing of their own.
-  for (const region of [eu, ap]) expect(region.peek(near())?.cededTo).toBe('us');
+  for (const region of [eu, ap]) expect(region.peek(near())?.transferredTo).toBe('us');
 });
 
 it('a far owner that uses up the time does not make the stand-in look gone', async () => {
@@ -94,7 +94,7 @@ it('a far owner that uses up the time does not make the stand-in look gone', asy
   for (let i = 0; i < 3; i += 1) await other.decide([near()]);
   await other.settle();
   us.does.run = hangingRun;
-  // eu answers much later than usual, but still soon. This isolate does not know yet that eu has ceded its part.
+  // eu answers much later than usual, but still soon. This isolate does not know yet that eu has transferred its part.
   const { run } = eu.does;
   eu.does.run = async (call, signal) => {
     await new Promise((resolve) => setTimeout(resolve, DEADLINE_MS / 8));

@@ -3,8 +3,8 @@ import { seedDemoSet } from '../../local/demo-set.ts';
 import { publishToRegions } from '../../local/first-publication.ts';
 import { startNeonGateway } from '../../local/neon-gateway/server.ts';
 import { startRegions } from '../../local/regions.ts';
-import { createAnnouncementBoard } from '../../src/redis/boards.ts';
 import { createClient } from '../../src/redis/client.ts';
+import { createRulesPointer } from '../../src/redis/region-keys.ts';
 import { createSnapshotSource } from '../../src/rules/edge/snapshot-source.ts';
 import { createFreshDatabase } from '../shared/database.ts';
 
@@ -23,7 +23,7 @@ afterAll(() => cleanup.disposeAsync());
 async function rulesIn(region: (typeof stack.regions)[number]) {
   const kv = { get: async () => null, put: async () => {} };
   const source = createSnapshotSource({ kv, now: Date.now, onError: () => {} });
-  await source.start(createAnnouncementBoard(createClient(region.gateway)));
+  await source.start(createRulesPointer(createClient(region.gateway)));
   return source.current()?.ruleCount;
 }
 

@@ -2,10 +2,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 import { countsExactly, givesBack, remembersUnderAnyLimit, tellsTheTruth } from './algorithm-contract.ts';
-import { cedes } from './cession-contract.ts';
 import { ask, createCheck, ENGINE_NAMES, ENGINES, type Engine, look, next, START_MS } from './engines.ts';
 import { combinesRules, keepsViolatorsOut } from './rules-contract.ts';
 import { settles } from './settle-contract.ts';
+import { transfers } from './transfer-contract.ts';
 
 /** At, between and next to the borders of windows; spacings that are and are not whole milliseconds. */
 const SHAPES = [
@@ -32,7 +32,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
       givesBack(contractCase);
       settles(contractCase);
       remembersUnderAnyLimit(contractCase);
-      cedes(contractCase);
+      transfers(contractCase);
       tellsTheTruth(contractCase);
       combinesRules(contractCase);
       keepsViolatorsOut(contractCase);

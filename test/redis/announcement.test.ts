@@ -3,10 +3,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vites
 import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { ANNOUNCEMENT_KEY } from '../../src/core/counting/keys.ts';
 import type { CounterStore } from '../../src/core/ports/region.ts';
-import { type AnnouncementBoard, formatAnnouncement } from '../../src/core/ports/region.ts';
-import { createAnnouncementBoard } from '../../src/redis/boards.ts';
+import { formatAnnouncement, type RulesPointer } from '../../src/core/ports/region.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
 import { createUpstashStore, splitByHashSlot } from '../../src/redis/counter-store.ts';
+import { createRulesPointer } from '../../src/redis/region-keys.ts';
 import { createCheck } from './engines.ts';
 import { startUpstash, type Upstash } from './lua-engine.ts';
 
@@ -17,13 +17,13 @@ const signal = () => AbortSignal.timeout(5_000);
 let upstash: Upstash;
 let gateway: UpstashGateway;
 let client: Client;
-let board: AnnouncementBoard;
+let pointer: RulesPointer;
 let store: CounterStore;
 beforeAll(async () => {
   upstash = await startUpstash('announcement');
   gateway = upstash.gateway;
   client = createClient({ url: gateway.url, token: 'token' });
-  board = createAnnouncementBoard(client);
+  pointer = createRulesPointer(client);
   store = createUpstashStore(client);
 });
 afterAll(async () => {
@@ -33,20 +33,20 @@ beforeEach(() => client.send(signal(), (redis) => redis.flushall()));
 
 describe('an announcement', () => {
   it('is missing at first, and is later read as it was written', async () => {
-    expect(await board.read(signal())).toBeUndefined();
-    await board.write(at(7), signal());
-    expect(await board.read(signal())).toBe(text(7));
+    expect(await pointer.read(signal())).toBeUndefined();
+    await pointer.write(at(7), signal());
+    expect(await pointer.read(signal())).toBe(text(7));
   });
 
   it('never replaces a newer one, even if their numbers have different lengths', async () => {
-    for (const sequence of [10, 9, 100, 99]) await board.write(at(sequence), signal());
-    expect(await board.read(signal())).toBe(text(100));
+    for (const sequence of [10, 9, 100, 99]) await pointer.write(at(sequence), signal());
+    expect(await pointer.read(signal())).toBe(text(100));
   });
 
   it('replaces a text that is no announcement, and expires', async () => {
     await client.send(signal(), (redis) => redis.set(ANNOUNCEMENT_KEY, 'what is this'));
-    await board.write(at(1), signal());
-    expect(await board.read(signal())).toBe(text(1));
+    await pointer.write(at(1), signal());
+    expect(await pointer.read(signal())).toBe(text(1));
     expect(await client.send(signal(), (redis) => redis.pttl(ANNOUNCEMENT_KEY))).toBeGreaterThan(
       2 * 86_400_000,
     );
@@ -67,7 +67,7 @@ const spoilAnnouncement = () =>
 
 describe.each([
   ['in one call', () => store],
-  ['on a cluster', () => splitByHashSlot(store, board)],
+  ['on a cluster', () => splitByHashSlot(store, pointer)],
 ])('a take with the announcement, %s', (_, storeOf) => {
   it('is charged, and reports that there is no announcement', async () => {
     expect(await take(storeOf())).toMatchObject({ announced: null, outcomes: [{ remaining: 2 }] });
@@ -75,7 +75,7 @@ describe.each([
 
   it('is charged, and returns the announcement', async () => {
     for (const sequence of [1, 2]) {
-      await board.write(at(sequence), signal());
+      await pointer.write(at(sequence), signal());
       const outcomes = [{ allowed: true, remaining: 3 - sequence }];
       expect(await take(storeOf())).toMatchObject({ announced: text(sequence), outcomes });
     }
@@ -102,7 +102,7 @@ describe('a take with the announcement is one request', () => {
     const checks = ['a', 'b'].map((subject) =>
       createCheck({ key: `weir:{ip:=${subject}}`, algorithm: 'gcra', limit: 3, windowMs: 3_600_000 }),
     );
-    await board.write(at(1), signal());
+    await pointer.write(at(1), signal());
     const costOf = (withAnnouncement: boolean, count: number) =>
       spent(async () => {
         const call = { operation: 'take', checks: checks.slice(0, count) } as const;
@@ -117,7 +117,7 @@ describe('a take with the announcement is one request', () => {
   });
 
   it('and one more request if Redis has lost the script, whose text is then sent once', async () => {
-    await board.write(at(1), signal());
+    await pointer.write(at(1), signal());
     await take();
     await gateway.faults.flushScripts();
     // GET, the EVALSHA that fails, and EVAL with TIME, GET and SET.
@@ -143,7 +143,7 @@ describe('a take with the announcement fails', () => {
     );
 
   it('if only the script fails: nothing is charged, and the error shows nothing of the call', async () => {
-    await board.write(at(1), signal());
+    await pointer.write(at(1), signal());
     const { message, ...failure } = await failureOf(take(store, [{ ...check, limit: 0 }]));
     expect(failure).toEqual({ name: 'CounterStoreError', failure: 'script-failed' });
     expect(message).not.toContain(check.key);

@@ -128,7 +128,7 @@ describe('the script refuses', () => {
   it('no check because of a seat id that its algorithm does not use: it is not read as a burst', async () => {
     const [before] = (await run('peek', [good])).outcomes;
     const leased = { ...good, seatId: '9007199254740993' };
-    for (const operation of ['peek', 'reclaim'] as const)
+    for (const operation of ['peek', 'recall'] as const)
       expect((await run(operation, [leased])).outcomes[0]?.allowed).toBe(operation === 'peek');
     expect((await run('peek', [leased])).outcomes).toEqual([before]);
   });
@@ -173,19 +173,19 @@ describe('the script refuses', () => {
     }
   });
 
-  it('to cede without a home, to an invalid home, and without a term', async () => {
-    const fine = { home: 'eu', termMs: 1, holdMs: 1 };
-    const ceding = (cession: unknown, problem: string) =>
+  it('to transfer without an owner, to an invalid owner, and without a term', async () => {
+    const fine = { owner: 'eu', termMs: 1, holdMs: 1 };
+    const transferring = (transfer: unknown, problem: string) =>
       expectRefusal(
-        () => run('cede', [{ ...good, cession: fine }, spoilt({ cession })]),
+        () => run('transfer', [{ ...good, transfer: fine }, spoilt({ transfer })]),
         `check 2: ${problem}`,
       );
-    await ceding(undefined, 'cede needs the name of a region');
-    for (const home of ['', 'EU', 'a b', 'a;', 'a\n', 'x'.repeat(33)])
-      await ceding({ ...fine, home }, 'cede needs the name of a region');
+    await transferring(undefined, 'transfer needs the name of a region');
+    for (const owner of ['', 'EU', 'a b', 'a;', 'a\n', 'x'.repeat(33)])
+      await transferring({ ...fine, owner }, 'transfer needs the name of a region');
     for (const value of [...NO_WHOLE_NUMBERS, 2 ** 40 + 1, undefined])
       for (const field of ['termMs', 'holdMs'])
-        await ceding({ ...fine, [field]: value }, 'term and hold must be whole numbers from 1 to 2^40');
+        await transferring({ ...fine, [field]: value }, 'term and hold must be whole numbers from 1 to 2^40');
   });
 
   it('to renew a check without a seat', async () => {
@@ -245,8 +245,8 @@ describe('the script and its twin', () => {
         fc.oneof(fc.tuple(number, number, number, number), fc.constant<Borders>([1, 2, 3, 2 ** 47])),
         { nil: undefined },
       ),
-      cession: fc.option(
-        fc.record({ home: fc.constantFrom('eu', 'EU', ''), termMs: number, holdMs: number }),
+      transfer: fc.option(
+        fc.record({ owner: fc.constantFrom('eu', 'EU', ''), termMs: number, holdMs: number }),
         { nil: undefined },
       ),
     })
@@ -257,7 +257,7 @@ describe('the script and its twin', () => {
     });
 
   const operation = fc.constantFrom<Operation>(
-    ...(['take', 'peek', 'refund', 'settle', 'renew', 'cede', 'reclaim'] as const),
+    ...(['take', 'peek', 'refund', 'settle', 'renew', 'transfer', 'recall'] as const),
   );
 
   it('refuse the same checks, in the same words', async () => {
@@ -267,8 +267,8 @@ describe('the script and its twin', () => {
         const problem = problemOf(check, asked);
         const words = problem === undefined ? undefined : `check 2: ${problem}`;
         const refusal = (error: Error) => error.message;
-        const cession = { home: 'eu', termMs: 1, holdMs: 1 };
-        const first = asked === 'renew' ? seat : { ...good, chargedAtMs: 1, cession };
+        const transfer = { owner: 'eu', termMs: 1, holdMs: 1 };
+        const first = asked === 'renew' ? seat : { ...good, chargedAtMs: 1, transfer };
         const byScript = await run(asked, [first, check]).then(() => undefined, refusal);
         const byTwin = await Promise.resolve()
           .then(() => runChecks(asked, [first, check], 1, createMemoryCounters()))

@@ -2,10 +2,10 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { CENSUS_KEY } from '../../src/core/counting/keys.ts';
-import type { CensusBoard } from '../../src/core/ports/region.ts';
+import type { IsolateCount } from '../../src/core/ports/region.ts';
 import { createCensus } from '../../src/limiter/region-watch.ts';
-import { createCensusBoard } from '../../src/redis/boards.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
+import { createIsolateCount } from '../../src/redis/region-keys.ts';
 import { startUpstash, type Upstash } from './lua-engine.ts';
 
 const KEEP_MS = 150_000;
@@ -16,12 +16,12 @@ const signal = () => AbortSignal.timeout(5_000);
 let upstash: Upstash;
 let gateway: UpstashGateway;
 let client: Client;
-let board: CensusBoard;
+let pointer: IsolateCount;
 beforeAll(async () => {
   upstash = await startUpstash('census');
   gateway = upstash.gateway;
   client = createClient({ url: gateway.url, token: 'token' });
-  board = createCensusBoard(client);
+  pointer = createIsolateCount(client);
 });
 afterAll(async () => {
   await upstash.stop();
@@ -37,7 +37,7 @@ async function redisNowMs(): Promise<number> {
   return Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
 }
 
-const present = (id: string) => board.present(id, signal());
+const present = (id: string) => pointer.present(id, signal());
 const cameAt = (member: string, score: number) =>
   client.send(signal(), (redis) => redis.zadd(CENSUS_KEY, { score, member }));
 const isolates = () => client.send(signal(), (redis) => redis.zrange<string[]>(CENSUS_KEY, 0, -1));
@@ -100,7 +100,7 @@ describe('a report to the census', () => {
   it.each([[0], [-1], [1.5], [Number.NaN], ['2'], [null], [[1]], [true]])(
     'fails if the number of isolates is %s',
     async (reply) => {
-      const replying = createCensusBoard({ command: async () => reply });
+      const replying = createIsolateCount({ command: async () => reply });
       await expect(replying.present('a', signal())).rejects.toMatchObject({
         name: 'CounterStoreError',
         failure: 'bad-reply',
@@ -111,11 +111,11 @@ describe('a report to the census', () => {
 
   it('fails with a timeout if the signal is aborted, before the call or while Redis hangs', async () => {
     const timeout = { name: 'CounterStoreError', failure: 'timeout' };
-    await expect(board.present('a', AbortSignal.abort())).rejects.toMatchObject(timeout);
+    await expect(pointer.present('a', AbortSignal.abort())).rejects.toMatchObject(timeout);
     await gateway.faults.set({ hang: true });
     const { requests } = await gateway.stats();
     const controller = new AbortController();
-    const isTimeout = expect(board.present('a', controller.signal)).rejects.toMatchObject(timeout);
+    const isTimeout = expect(pointer.present('a', controller.signal)).rejects.toMatchObject(timeout);
     // Waits until the call hangs in the gateway. A call that arrived after the fault would count.
     await expect.poll(async () => (await gateway.stats()).requests).toBe(requests + 1);
     controller.abort();

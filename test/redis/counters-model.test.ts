@@ -25,8 +25,8 @@ const OPERATIONS = [
   'refund',
   'settle',
   'renew',
-  'cede',
-  'reclaim',
+  'transfer',
+  'recall',
 ] as const;
 const SEATS = ['seat-aaaaaaaaaaa', 'seat-bbbbbbbbbbb', 'seat-ccccccccccc'];
 
@@ -53,8 +53,8 @@ const step = fc.record({
   seat: fc.constantFrom(...SEATS),
   // Several limits can read one counter: keys of one user with different tiers, old and new rules.
   limitTimes: fc.constantFrom(1, 1, 1, 2, 15, 0.1, 0.5),
-  cession: fc.record({
-    home: fc.constantFrom('eu', 'eu', 'us'),
+  transfer: fc.record({
+    owner: fc.constantFrom('eu', 'eu', 'us'),
     termMs: fc.constantFrom(1, 40, 1_000, 60_000),
     holdMs: fc.constantFrom(1, 20, 60_000),
   }),
@@ -103,7 +103,7 @@ describe('the script and its model', () => {
             cost,
             want,
             seat,
-            cession,
+            transfer,
             limitTimes,
             advanceMs,
             skewMs,
@@ -133,8 +133,8 @@ describe('the script and its model', () => {
                   borders: lengthsMs && bordersAround(lengthsMs, nowMs + skewMs),
                   cost,
                   want,
-                  cession: operation === 'cede' ? cession : undefined,
-                  chargedAtMs: ['refund', 'settle', 'cede'].includes(operation)
+                  transfer: operation === 'transfer' ? transfer : undefined,
+                  chargedAtMs: ['refund', 'settle', 'transfer'].includes(operation)
                     ? nowMs - chargedAgoMs
                     : undefined,
                 },

@@ -5,12 +5,12 @@ import type { CounterStore } from '../../src/core/ports/region.ts';
 import { splitByHashSlot } from '../../src/redis/counter-store.ts';
 import { type LocalCluster, startCluster } from '../limiter/cluster.ts';
 
-const board = { read: async () => undefined, write: async () => {} };
+const pointer = { read: async () => undefined, write: async () => {} };
 let local: LocalCluster;
 let store: CounterStore;
 beforeAll(async () => {
   local = await startCluster();
-  store = splitByHashSlot(local.store, board);
+  store = splitByHashSlot(local.store, pointer);
 });
 afterAll(() => local[Symbol.asyncDispose]());
 
@@ -118,7 +118,7 @@ describe('a store on a Redis Cluster of three', () => {
   it('reports when each slot was charged, so that each charge is settled and refunded exactly', async () => {
     const log: Partial<Check> = { algorithm: 'sliding-window-log' };
     const checks = await checksOf([log, log, log]);
-    const skewed = splitByHashSlot(withSkewedClocks(local.store, checks), board);
+    const skewed = splitByHashSlot(withSkewedClocks(local.store, checks), pointer);
     const { outcomes } = await skewed.run({ operation: 'take', checks }, signal);
     const charged = checks.map((check, i) => ({ ...check, cost: 2, chargedAtMs: outcomes[i]?.nowMs }));
     const left = async (operation: 'settle' | 'refund') =>

@@ -5,7 +5,7 @@ import { letterOf } from '../../src/redis/script.ts';
 
 const letters = ALGORITHM_IDS.map(letterOf);
 
-it('every algorithm has a small letter of its own, and none has a letter of ceded counters', () => {
+it('every algorithm has a small letter of its own, and none has a letter of transferred counters', () => {
   expect(letters.filter((letter) => !/^[a-lo-z]$/.test(letter))).toEqual([]);
   expect(new Set(letters).size).toBe(ALGORITHM_IDS.length);
 });

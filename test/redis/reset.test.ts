@@ -18,17 +18,17 @@ afterAll(() => upstash.stop());
 const signal = () => AbortSignal.timeout(5_000);
 const exist = (...keys: string[]) => client.command(signal(), ['EXISTS', ...keys]);
 const rule = { algorithm: 'fixed-window', limit: 5, windowMs: 3_600_000 } as const;
-const cession = { home: 'eu', termMs: 60_000, holdMs: 60_000 };
+const transfer = { owner: 'eu', termMs: 60_000, holdMs: 60_000 };
 
 describe('a reset', () => {
-  it('forgets counters and keeps records of cessions', async () => {
+  it('forgets counters and keeps records of transfers', async () => {
     const check = createCheck(rule);
-    const ceded = { ...check, id: 'ceded', cession };
-    await store.run({ operation: 'cede', checks: [ceded] }, signal());
+    const transferred = { ...check, id: 'transferred', transfer };
+    await store.run({ operation: 'transfer', checks: [transferred] }, signal());
     await store.run({ operation: 'take', checks: [check] }, signal());
     await store.reset([check.key], signal());
-    const { outcomes } = await store.run({ operation: 'peek', checks: [check, ceded] }, signal());
-    expect(outcomes).toMatchObject([{ remaining: 5 }, { cededTo: 'eu' }]);
+    const { outcomes } = await store.run({ operation: 'peek', checks: [check, transferred] }, signal());
+    expect(outcomes).toMatchObject([{ remaining: 5 }, { transferredTo: 'eu' }]);
   });
 
   it('leaves nothing of a key that holds only counters, and accepts a key that does not exist', async () => {
@@ -43,7 +43,7 @@ describe('a reset', () => {
 
   it.each<[string, (key: string) => readonly string[]]>([
     ['a text', (key) => ['SET', key, 'not of Weir']],
-    ['a text with the letters of a cession', (key) => ['SET', key, ';ceded:m1 eu']],
+    ['a text with the letters of a transfer', (key) => ['SET', key, ';transferred:m1 eu']],
     ['a list', (key) => ['RPUSH', key, 'x']],
     ['a hash', (key) => ['HSET', key, 'a', 'b']],
   ])('leaves nothing of a key with a foreign value: %s', async (_, write) => {

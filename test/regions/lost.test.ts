@@ -64,7 +64,7 @@ describe('a call that is lost', () => {
     // This request asks the other regions, and learns that us has the whole limit.
     expect(await oneByOne(us, subject, 1)).toHaveLength(1);
     expect(await oneByOne(us, subject, 10)).toHaveLength(10);
-    // A request in eu, which has ceded its part, learns the same.
+    // A request in eu, which has transferred its part, learns the same.
     expect(await oneByOne(system.openEdge('eu'), subject, LIMIT)).toHaveLength((2 * LIMIT) / 3 - 11);
     expect(await oneByOne(system.openEdge('ap'), subject, 5)).toEqual([]);
   });
@@ -104,7 +104,7 @@ describe('while a region is frozen', () => {
     const standstillMs = FROZEN_DEADLINE_MS / 4;
     const { before, after } = await playWithoutStandstill({ play, control, standstillMs });
     expect(before).toBe((2 * LIMIT) / 3);
-    // The abandoned request was still charged once eu thawed, if it came before the part was ceded.
+    // The abandoned request was still charged once eu thawed, if it came before the part was transferred.
     expect(after).toBeGreaterThanOrEqual(LIMIT / 3 - 1);
     expect(after).toBeLessThanOrEqual(LIMIT / 3);
   });

@@ -5,10 +5,10 @@ import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { startRedisServer } from '../../local/redis-server.ts';
 import { startUpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { ANNOUNCEMENT_KEY } from '../../src/core/counting/keys.ts';
-import { type Announcement, type AnnouncementBoard, parseAnnouncement } from '../../src/core/ports/region.ts';
-import { createAnnouncementBoard } from '../../src/redis/boards.ts';
+import { type Announcement, parseAnnouncement, type RulesPointer } from '../../src/core/ports/region.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/counter-store.ts';
+import { createRulesPointer } from '../../src/redis/region-keys.ts';
 import type { Kv } from '../../src/rules/edge/published.ts';
 import { type PublishOptions, publish } from '../../src/rules/publishing/publish.ts';
 import { createRuleReader } from '../../src/rules/publishing/rule-reader.ts';
@@ -22,12 +22,12 @@ export async function startRegion(name: 'eu' | 'us') {
   const server = await startRedisServer({ port: 0, name });
   const gateway = await startUpstashGateway({ port: 0, token: 'token', redisUrl: server.url, name });
   const client = createClient({ url: gateway.url, token: 'token' });
-  const board = createAnnouncementBoard(client);
+  const pointer = createRulesPointer(client);
   const signal = () => AbortSignal.timeout(SIGNAL_MS);
   return {
-    ...{ name, board, server, gateway, store: createUpstashStore(client) },
-    standing: async () => parseAnnouncement(await board.read(signal())),
-    put: (announcement: Announcement) => board.write(announcement, signal()),
+    ...{ name, pointer, server, gateway, store: createUpstashStore(client) },
+    standing: async () => parseAnnouncement(await pointer.read(signal())),
+    put: (announcement: Announcement) => pointer.write(announcement, signal()),
     putText: (text: string) => client.send(signal(), (redis) => redis.set(ANNOUNCEMENT_KEY, text)),
     clear: () => client.send(signal(), (redis) => redis.flushall()),
     async stop() {
@@ -106,20 +106,20 @@ export function usePublishing() {
       await kv.put(name, text, options);
     },
   });
-  const boardOf = ({ name, board }: Region): AnnouncementBoard => ({
+  const boardOf = ({ name, pointer }: Region): RulesPointer => ({
     async read(signal) {
       await before.step(`read ${name}`);
-      return board.read(waitFor(name, signal));
+      return pointer.read(waitFor(name, signal));
     },
     async write(announcement, signal) {
       await before.step(`write ${name}`);
-      await board.write(announcement, waitFor(name, signal));
+      await pointer.write(announcement, waitFor(name, signal));
     },
-    readPublished: board.readPublished,
+    readPublished: pointer.readPublished,
     async writeParts(parts, signal) {
       await before.step(`copy ${name}`);
       copies.push(...parts.map(({ kind, version }) => `${name} ${kind}:${version}`));
-      await board.writeParts(parts, waitFor(name, signal));
+      await pointer.writeParts(parts, waitFor(name, signal));
     },
   });
 
@@ -138,7 +138,7 @@ export function usePublishing() {
     regions: regions.map((region) => ({
       name: region.name,
       share: shares[region.name] ?? 1,
-      board: boardOf(region),
+      pointer: boardOf(region),
       store: storeOf(region),
     })),
     onError: (error, region) => {

@@ -46,7 +46,7 @@ afterEach(() => vi.restoreAllMocks());
 /** Publishes rules that the region announces and has a copy of, but that KV lacks. */
 async function publishWithoutKv(sequence: number, ...ids: string[]): Promise<Published> {
   const published = await createPublished(sequence, ids);
-  await copyTo(region.board, published.parts, { known: undefined, again: false, onError });
+  await copyTo(region.pointer, published.parts, { known: undefined, again: false, onError });
   await region.put(published.announcement);
   return published;
 }
@@ -62,12 +62,12 @@ async function started(through: Partial<Kv> = {}) {
   const source = createSnapshotSource({ kv: { get, put: kv.put.bind(kv) }, now, onError });
   const first = await publishWithoutKv(1, 'a');
   await putInKv(first);
-  await source.start(region.board);
+  await source.start(region.pointer);
   return { source, first };
 }
 const newsOf = ({ announcement }: Published) => ({
   announced: formatAnnouncement(announcement),
-  board: region.board,
+  pointer: region.pointer,
 });
 const redis = (command: string, ...args: string[]) =>
   fetch(region.gateway.url, {
@@ -107,7 +107,7 @@ describe('news', () => {
     const { source } = await started();
     const next = await publishWithoutKv(2, 'b');
     await writeRules(kv, next.announcement.rules, next.texts.rules);
-    const asked = vi.spyOn(region.board, 'readPublished');
+    const asked = vi.spyOn(region.pointer, 'readPublished');
     expect(await source.load(newsOf(next))).toBe(true);
     expect(asked.mock.calls.map(([parts]) => parts)).toEqual([
       [{ kind: 'callers', version: next.announcement.callers }],
@@ -223,14 +223,14 @@ describe('a cold isolate', () => {
 
   it('starts from the region alone while KV has nothing', async () => {
     const { announcement } = await publishWithoutKv(1, 'a');
-    expect(await cold().start(region.board)).toMatchObject({ version: announcement.rules });
+    expect(await cold().start(region.pointer)).toMatchObject({ version: announcement.rules });
   });
 
   it('starts from the region alone while KV fails, or hangs', async () => {
     giveUpKvAfter(50);
     const { announcement } = await publishWithoutKv(1, 'a');
     for (const get of [() => Promise.reject(new Error('KV')), () => new Promise<never>(() => {})])
-      expect(await cold(get).start(region.board)).toMatchObject({ version: announcement.rules });
+      expect(await cold(get).start(region.pointer)).toMatchObject({ version: announcement.rules });
   });
 
   it('starts as soon as KV has the announced parts, if the region has no copy', async () => {
@@ -238,10 +238,10 @@ describe('a cold isolate', () => {
     for (const kind of ['rules', 'callers'] as const) await redis('DEL', keyOf(published, kind));
     let nowMs = Date.now();
     const source = createSnapshotSource({ kv, now: () => nowMs, onError });
-    expect(await source.start(region.board)).toBeUndefined();
+    expect(await source.start(region.pointer)).toBeUndefined();
     await putInKv(published);
     nowMs += 500;
-    expect(await source.start(region.board)).toMatchObject({ version: published.announcement.rules });
+    expect(await source.start(region.pointer)).toMatchObject({ version: published.announcement.rules });
   });
 
   it('reads the copies once, even if KV names the same rules', async () => {
@@ -249,8 +249,8 @@ describe('a cold isolate', () => {
     await writeCurrent(kv, announcement);
     for (const kind of ['rules', 'callers'] as const)
       await redis('DEL', publishedKey({ kind, version: announcement[kind] }));
-    const asked = vi.spyOn(region.board, 'readPublished');
-    expect(await cold().start(region.board)).toBeUndefined();
+    const asked = vi.spyOn(region.pointer, 'readPublished');
+    expect(await cold().start(region.pointer)).toBeUndefined();
     expect(asked).toHaveBeenCalledOnce();
   });
 });
@@ -281,7 +281,7 @@ describe('a copy', () => {
       publishedText({ kind: 'rules', version: 'large' }, noise),
       publishedText({ kind: 'callers', version: 'small' }, 'text'),
     ];
-    await copyTo(region.board, parts, { known: undefined, again: false, onError });
+    await copyTo(region.pointer, parts, { known: undefined, again: false, onError });
     expect(errors).toMatchObject([{ message: expect.stringContaining('too large') }]);
     expect(await redis('EXISTS', publishedKey({ kind: 'rules', version: 'large' }))).toBe(0);
     expect(await redis('EXISTS', publishedKey({ kind: 'callers', version: 'small' }))).toBe(1);

@@ -56,7 +56,7 @@ const boardWith = (announcement: Announcement | undefined) => ({
 const brokenBoard = { read: () => Promise.reject(new Error('gone')), ...noCopies };
 const newsOf = (announcement: Announcement | string) => ({
   announced: typeof announcement === 'string' ? announcement : formatAnnouncement(announcement),
-  board: noCopies,
+  pointer: noCopies,
 });
 
 describe('a cold isolate', () => {

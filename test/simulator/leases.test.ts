@@ -4,7 +4,7 @@ import { playSteadyTraffic } from '../../local/simulator/steady-traffic.ts';
 
 const COMMANDS_PER_CALL = 4;
 const LOAD = 1.2;
-/** The first windows, in which isolates learn their pace and the region becomes the home of the counter. */
+/** The first windows, in which isolates learn their pace and the region becomes the owner of the counter. */
 const WARM_MS = 16_000;
 const JUDGED = 2;
 

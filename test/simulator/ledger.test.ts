@@ -55,7 +55,7 @@ describe('a history of admissions', () => {
     }
   });
 
-  it('ignores charges that a region forgot, and allows the part that it may have ceded, for a stated time', () => {
+  it('ignores charges that a region forgot, and allows the part that it may have transferred, for a stated time', () => {
     const admissions = [0, 10, 20, 30, 40, 50, 60].map((atMs) => admission(5_000 + atMs));
     const forgetting = { atMs: 5_025, region: 0, part: 1, untilMs: 5_055 };
     for (const algorithm of SIMULATED) {

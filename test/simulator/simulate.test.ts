@@ -39,13 +39,13 @@ describe('an episode', () => {
     expect(second).toEqual(first);
   });
 
-  it('shows that a limit is exceeded if regions go on counting what they have ceded', async () => {
+  it('shows that a limit is exceeded if regions go on counting what they have transferred', async () => {
     const failed = await failuresOf((server) => {
       const { run } = server;
       server.run = (call) => {
         const answer = run.call(server, call);
-        // As if the cession had not been written down.
-        if (call.operation === 'cede') server.reset(call.checks.map(({ key }) => key));
+        // As if the transfer had not been written down.
+        if (call.operation === 'transfer') server.reset(call.checks.map(({ key }) => key));
         return answer;
       };
     });
@@ -69,9 +69,12 @@ describe('an episode', () => {
       server.run = (call) => {
         const { outcomes, ...answer } = run.call(server, call);
         const isOwn = call.operation === 'take' && !call.checks.some(isStandIn);
-        // As if every region had ceded its part to a region that does not exist.
-        const ceded = { allowed: false, cededTo: 'nowhere', resetAtMs: answer.nowMs + 60_000 };
-        return { ...answer, outcomes: isOwn ? outcomes.map((one) => ({ ...one, ...ceded })) : outcomes };
+        // As if every region had transferred its part to a region that does not exist.
+        const transferred = { allowed: false, transferredTo: 'nowhere', resetAtMs: answer.nowMs + 60_000 };
+        return {
+          ...answer,
+          outcomes: isOwn ? outcomes.map((one) => ({ ...one, ...transferred })) : outcomes,
+        };
       };
     }, 1);
     expect(failed).toContain('over');

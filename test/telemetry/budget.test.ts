@@ -1,11 +1,11 @@
 // What telemetry may cost: Redis commands as Upstash bills them, counted by Redis itself.
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { MetricsBatch, MetricsBoard } from '../../src/core/ports/region.ts';
+import type { MetricsBatch, MetricsStore } from '../../src/core/ports/region.ts';
 import { createCollected } from '../../src/core/telemetry/metrics.ts';
 import { createClient } from '../../src/redis/client.ts';
-import { createMetricsBoard } from '../../src/redis/metrics-board.ts';
-import type { HandOver } from '../../src/telemetry/flush.ts';
-import { createMetricsHandOver } from '../../src/telemetry/flush.ts';
+import { createMetricsStore } from '../../src/redis/metrics-store.ts';
+import type { Flush } from '../../src/telemetry/flush.ts';
+import { createMetricsFlush } from '../../src/telemetry/flush.ts';
 import { createTelemetry } from '../../src/telemetry/telemetry.ts';
 import { startUpstash, type Upstash } from '../redis/lua-engine.ts';
 import { decisionOf, EVERY_MS, START_MS } from './harness.ts';
@@ -20,23 +20,23 @@ afterAll(() => upstash.stop());
 afterEach(() => void vi.useRealTimers());
 
 /** What one isolate hands over in some minutes, on a clock of the test. */
-async function handedOver(requestsASecond: number): Promise<{ batches: MetricsBatch[]; requests: number }> {
+async function flushed(requestsASecond: number): Promise<{ batches: MetricsBatch[]; requests: number }> {
   vi.useFakeTimers({ now: START_MS });
   const now = () => Date.now();
   const collected = createCollected();
   const later: Promise<unknown>[] = [];
   const batches: MetricsBatch[] = [];
-  const board: MetricsBoard = {
-    async handOver(batch) {
+  const pointer: MetricsStore = {
+    async flush(batch) {
       batches.push(batch);
       return [];
     },
     read: () => Promise.reject(new Error('nobody reads here')),
   };
-  const handOver: HandOver = createMetricsHandOver({
+  const flush: Flush = createMetricsFlush({
     ...collected,
     isolateId: () => `isolate-${requestsASecond}`,
-    boards: new Map([['us', board]]),
+    boards: new Map([['us', pointer]]),
     records: { send: () => Promise.reject(new Error('no region fails here')) },
     now,
     onError: () => {},
@@ -44,7 +44,7 @@ async function handedOver(requestsASecond: number): Promise<{ batches: MetricsBa
   const breakers = () => ({ us: 'closed' });
   const leased = () => undefined;
   const telemetry = createTelemetry({
-    ...{ collected, handOver, breakers, leased, everyMs: EVERY_MS, now, clockMs: now },
+    ...{ collected, flush, breakers, leased, everyMs: EVERY_MS, now, clockMs: now },
   });
   const regions = [{ name: 'us', breaker: { state: () => 'closed' } }];
   const decisions = [decisionOf(), decisionOf({ allowed: false }), decisionOf({ rule: { name: 'login' } })];
@@ -53,7 +53,7 @@ async function handedOver(requestsASecond: number): Promise<{ batches: MetricsBa
     while (requests < (second + 1) * requestsASecond) {
       const decision = decisions[requests % decisions.length] ?? decisionOf();
       telemetry.decided({ decision, region: 'us', route: 'default', caller: undefined, startedAtMs: now() });
-      telemetry.handOver(regions, (work) => void later.push(work));
+      telemetry.flush(regions, (work) => void later.push(work));
       requests += 1;
     }
     await vi.advanceTimersByTimeAsync(1_000);
@@ -66,10 +66,10 @@ async function handedOver(requestsASecond: number): Promise<{ batches: MetricsBa
 
 /** What the batches of such an isolate cost on a real Redis. */
 async function play(requestsASecond: number): Promise<{ commands: number; requests: number }> {
-  const { batches, requests } = await handedOver(requestsASecond);
-  const board = createMetricsBoard(createClient({ url: upstash.gateway.url, token: 'token' }));
+  const { batches, requests } = await flushed(requestsASecond);
+  const pointer = createMetricsStore(createClient({ url: upstash.gateway.url, token: 'token' }));
   const before = (await upstash.gateway.stats()).billed;
-  for (const batch of batches) await board.handOver(batch, AbortSignal.timeout(5_000));
+  for (const batch of batches) await pointer.flush(batch, AbortSignal.timeout(5_000));
   return { commands: (await upstash.gateway.stats()).billed - before, requests };
 }
 

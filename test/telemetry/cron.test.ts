@@ -4,7 +4,7 @@ import { json } from 'node:stream/consumers';
 import { describe, expect, it } from 'vitest';
 import { close, LOOPBACK, listen } from '../../local/ports.ts';
 import { createClient } from '../../src/redis/client.ts';
-import { createMetricsBoard } from '../../src/redis/metrics-board.ts';
+import { createMetricsStore } from '../../src/redis/metrics-store.ts';
 import { OtlpError, pushOtlp, type toOtlp } from '../../src/telemetry/exports.ts';
 import { readFleet } from '../../src/telemetry/fleet.ts';
 import { deleteOld } from '../../src/telemetry/store.ts';
@@ -50,7 +50,7 @@ describe('metrics', () => {
   const boards = () =>
     regions().map(({ name, gateway }) => ({
       name,
-      metrics: createMetricsBoard(createClient({ url: gateway.url, token: 'token' })),
+      metrics: createMetricsStore(createClient({ url: gateway.url, token: 'token' })),
     }));
   const pushTo = (url: string) => async () =>
     pushOtlp(
@@ -61,7 +61,7 @@ describe('metrics', () => {
 
   it('of all regions are posted to the collector as OTLP, by every run', async () => {
     for (const { metrics } of boards())
-      await metrics.handOver(
+      await metrics.flush(
         {
           isolateId: 'isolate',
           number: 1,

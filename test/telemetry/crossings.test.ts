@@ -14,7 +14,7 @@ function open(isHashed = false) {
     leave: (remaining: number, changes: Parameters<typeof decisionOf>[0] = {}) =>
       opened.decide({ decision: decisionOf({ remaining, rule: RULE, ...changes }) }),
     async crossed() {
-      await opened.handOver();
+      await opened.flush();
       return opened.records.flatMap(({ crossings = [] }) => crossings);
     },
     async percents() {

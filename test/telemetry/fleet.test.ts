@@ -23,7 +23,7 @@ const metricsOf = (
 const regionOf = (name: string, found: RegionMetrics | undefined) => ({
   name,
   metrics: {
-    handOver: async () => [],
+    flush: async () => [],
     read: async () => found ?? Promise.reject(new Error('it does not answer')),
   },
 });

@@ -1,11 +1,11 @@
 // An isolate's telemetry on a clock that the test sets, with boards and a sink that behave on command.
 import type { CountedDecision, Decision } from '../../src/core/decision.ts';
 import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
-import type { MetricsBatch, MetricsBoard } from '../../src/core/ports/region.ts';
+import type { MetricsBatch, MetricsStore } from '../../src/core/ports/region.ts';
 import type { DecidedRequest } from '../../src/core/ports/telemetry.ts';
 import { createCollected } from '../../src/core/telemetry/metrics.ts';
 import type { DeniedSample, RecordBatch } from '../../src/telemetry/flush.ts';
-import { createHandOver } from '../../src/telemetry/flush.ts';
+import { createFlush } from '../../src/telemetry/flush.ts';
 import { createSubjects } from '../../src/telemetry/subjects.ts';
 import { createTelemetry } from '../../src/telemetry/telemetry.ts';
 import { createCheck } from '../limiter/limiter-harness.ts';
@@ -30,8 +30,8 @@ export function openTelemetry({ isHashed = false, regions = ['us'] }: Situation 
   const later: Promise<unknown>[] = [];
   const collected = createCollected();
   const { sums } = collected;
-  const boardOf = (region: string): MetricsBoard => ({
-    async handOver(batch) {
+  const boardOf = (region: string): MetricsStore => ({
+    async flush(batch) {
       if (isDown.has(region)) throw new Error(`${region} is down`);
       batches.push({ ...batch, region });
       return [];
@@ -39,7 +39,7 @@ export function openTelemetry({ isHashed = false, regions = ['us'] }: Situation 
     read: () => Promise.reject(new Error('nobody reads here')),
   });
   const now = () => state.nowMs;
-  const handOver = createHandOver({
+  const flush = createFlush({
     ...collected,
     isolateId: () => 'isolate-1',
     boards: new Map(regions.map((name) => [name, boardOf(name)])),
@@ -58,9 +58,9 @@ export function openTelemetry({ isHashed = false, regions = ['us'] }: Situation 
   const breakers = () => state.breakers;
   const leased = () => ({ counters: 2, units: 30 });
   const telemetry = createTelemetry({
-    ...{ collected, handOver, breakers, leased, everyMs: EVERY_MS, now, clockMs: now },
+    ...{ collected, flush, breakers, leased, everyMs: EVERY_MS, now, clockMs: now },
   });
-  const handOverRegions = regions.map((name) => ({
+  const flushRegions = regions.map((name) => ({
     name,
     breaker: { state: () => state.breakers[name] ?? 'closed' },
   }));
@@ -75,9 +75,9 @@ export function openTelemetry({ isHashed = false, regions = ['us'] }: Situation 
     samples,
     errors,
     later,
-    handOver: () => telemetry.handOverNow(handOverRegions),
+    flush: () => telemetry.flushNow(flushRegions),
     /** Hands over as after a response. */
-    respond: () => telemetry.handOver(handOverRegions, (work) => void later.push(work)),
+    respond: () => telemetry.flush(flushRegions, (work) => void later.push(work)),
     decide: (changes: Partial<DecidedRequest> = {}) =>
       telemetry.decided({
         decision: decisionOf(),

@@ -80,7 +80,7 @@ it('usage, denials and metrics of random requests and checks are what was sent',
           opened.state.nowMs += request.minutesLater * 60_000;
           play(opened, rules, request, sent);
         }
-        await opened.handOver();
+        await opened.flush();
         expect(Object.fromEntries(recorded(opened))).toEqual(Object.fromEntries(sent));
       },
     ),

@@ -14,13 +14,13 @@ const countAll = (batches: readonly RecordBatch[]) => batches.reduce((sum, one) 
 
 describe('denials', () => {
   it('are summed up by minute, rule and subject', async () => {
-    const { state, decide, handOver, records } = openTelemetry();
+    const { state, decide, flush, records } = openTelemetry();
     for (let i = 0; i < 3; i += 1) decide({ decision: denied });
     decide({ decision: denied, caller: callerAt('10.0.0.2') });
     decide({ decision: decisionOf({ allowed: false, rule: { id: 'other-rule', name: 'login' } }) });
     state.nowMs += MINUTE_MS;
     decide({ decision: denied });
-    await handOver();
+    await flush();
     const rows = records.flatMap(({ denials }) => denials);
     expect(rows.map(({ atMs, ruleName, subject, count }) => [atMs, ruleName, subject, count])).toEqual([
       [1_800_000_000_000, 'search', '10.0.0.1', 3],
@@ -31,18 +31,18 @@ describe('denials', () => {
   });
 
   it('of shadow rules are not recorded', async () => {
-    const { decide, handOver, records } = openTelemetry();
+    const { decide, flush, records } = openTelemetry();
     decide({ decision: decisionOf({ allowed: false, isShadow: true }) });
-    await handOver();
+    await flush();
     expect(records.flatMap(({ denials }) => denials)).toEqual([]);
   });
 
   it('name the subject of the rule: the user if there is one, else the address', async () => {
-    const { decide, handOver, records } = openTelemetry();
+    const { decide, flush, records } = openTelemetry();
     const decision = decisionOf({ allowed: false, rule: { scope: 'user' } });
     decide({ decision, caller: { ...callerAt('10.0.0.1'), userId: 'ann' } });
     decide({ decision });
-    await handOver();
+    await flush();
     const rows = records.flatMap(({ denials }) => denials);
     expect(rows.map(({ scope, subject }) => [scope, subject])).toEqual([
       ['user', 'ann'],
@@ -52,16 +52,16 @@ describe('denials', () => {
 
   it('of a flood take a bounded number of rows and messages, and all are counted', async () => {
     const [requests, subjects] = [rounds(50_000, 1_000_000), rounds(5_000, 100_000)];
-    const { state, decide, handOver, records, handed } = openTelemetry();
+    const { state, decide, flush, records, handed } = openTelemetry();
     for (let i = 0; i < requests; i += 1) {
       decide({ decision: denied, caller: callerAt(`10.${i % subjects}`) });
       // Each fifth takes ten seconds.
       if (i % (requests / 5) === requests / 5 - 1) {
         state.nowMs += 10_000;
-        await handOver();
+        await flush();
       }
     }
-    await handOver();
+    await flush();
     const rows = records.flatMap(({ denials }) => denials);
     expect(countAll(records)).toBe(requests);
     expect(handed()).toMatchObject({ denialsHanded: requests });
@@ -76,16 +76,16 @@ describe('denials', () => {
   });
 
   it('are counted in bounded memory while they cannot be handed over, and all are counted', async () => {
-    const { state, decide, handOver, records } = openTelemetry();
+    const { state, decide, flush, records } = openTelemetry();
     state.isQueueDown = true;
     for (let minute = 0; minute < 10; minute += 1) {
       for (let i = 0; i < 3_000; i += 1) decide({ decision: denied, caller: callerAt(`10.${minute}.${i}`) });
-      await handOver();
+      await flush();
       state.nowMs += MINUTE_MS;
     }
     expect(records).toEqual([]);
     state.isQueueDown = false;
-    await handOver();
+    await flush();
     expect(countAll(records)).toBe(30_000);
     const rows = records.flatMap(({ denials }) => denials);
     // Those of the first minute, and at most six thousand of all the others.
@@ -94,29 +94,29 @@ describe('denials', () => {
   });
 
   it('keep their batch and its id until it is taken, and are handed over once', async () => {
-    const { state, decide, handOver, records, tried, errors } = openTelemetry();
+    const { state, decide, flush, records, tried, errors } = openTelemetry();
     state.isQueueDown = true;
     decide({ decision: denied });
-    await handOver();
+    await flush();
     // A later denial does not get into a batch that may have arrived: that would be written only once.
     decide({ decision: denied });
-    await handOver();
+    await flush();
     expect(errors).toHaveLength(2);
     state.isQueueDown = false;
-    await handOver();
+    await flush();
     const [first] = records;
     expect(tried.slice(0, 3)).toEqual([first?.id, first?.id, first?.id]);
     expect(first?.denials).toMatchObject([{ count: 1 }]);
-    await handOver();
-    await handOver();
+    await flush();
+    await flush();
     expect(records.map(({ denials }) => denials.map(({ count }) => count))).toEqual([[1], [1]]);
     expect(new Set(records.map(({ id }) => id)).size).toBe(2);
   });
 
   it('are logged as samples, by rule and route, with the subject as a hash', async () => {
-    const { decide, handOver, samples } = openTelemetry();
+    const { decide, flush, samples } = openTelemetry();
     for (let i = 0; i < 10; i += 1) decide({ decision: denied, caller: callerAt(`10.0.0.${i}`) });
-    await handOver();
+    await flush();
     expect(samples).toHaveLength(3);
     for (const { rule, route, subject } of samples) {
       expect([rule, route]).toEqual(['search', 'default']);
@@ -131,11 +131,11 @@ describe('usage', () => {
     records.flatMap(({ usage }) => usage).map(({ ruleId, requests, cost }) => [ruleId, requests, cost]);
 
   it('has each admitted request and its cost, by hour, caller and rule', async () => {
-    const { decide, handOver, records } = openTelemetry();
+    const { decide, flush, records } = openTelemetry();
     const decision = decisionOf({ rule: { cost: 5 } });
     for (let i = 0; i < 3; i += 1) decide({ decision, caller });
     decide({ decision: denied, caller });
-    await handOver();
+    await flush();
     expect(usedBy(records)).toEqual([
       ['r', 3, 15],
       ['', 3, 15],
@@ -145,12 +145,12 @@ describe('usage', () => {
   });
 
   it('is corrected to the real cost once the origin has named it', async () => {
-    const { telemetry, state, decide, handOver, records } = openTelemetry();
+    const { telemetry, state, decide, flush, records } = openTelemetry();
     const decision = decisionOf({ rule: { cost: 5, costFromOrigin: true } });
     decide({ decision, caller });
     const sent = { decision, caller, route: 'default', startedAtMs: state.nowMs, status: 200 };
     telemetry.answered({ ...sent, cost: 42 });
-    await handOver();
+    await flush();
     expect(usedBy(records)).toEqual([
       ['r', 1, 42],
       ['', 1, 42],
@@ -158,12 +158,12 @@ describe('usage', () => {
   });
 
   it('has no cost if the charge was refunded', async () => {
-    const { telemetry, state, decide, handOver, records } = openTelemetry();
+    const { telemetry, state, decide, flush, records } = openTelemetry();
     const decision = decisionOf({ rule: { cost: 5, refundOnError: true } });
     decide({ decision, caller });
     const sent = { decision, caller, route: 'default', startedAtMs: state.nowMs, status: 521 };
     telemetry.answered({ ...sent, isRefunded: true });
-    await handOver();
+    await flush();
     expect(usedBy(records)).toEqual([
       ['r', 1, 0],
       ['', 1, 0],
@@ -171,10 +171,10 @@ describe('usage', () => {
   });
 
   it('of callers beyond two thousand in an hour is summed up under “other”', async () => {
-    const { decide, handOver, records } = openTelemetry();
+    const { decide, flush, records } = openTelemetry();
     for (let i = 0; i < MAX_NAMED + 500; i += 1)
       decide({ caller: { ...callerAt('10.0.0.1'), userId: `user ${i}` } });
-    await handOver();
+    await flush();
     const rows = records.flatMap(({ usage }) => usage);
     const all = rows.filter(({ ruleId }) => ruleId === '');
     expect(all.reduce((sum, { requests }) => sum + requests, 0)).toBe(MAX_NAMED + 500);
@@ -182,7 +182,7 @@ describe('usage', () => {
   });
 
   it('takes bounded memory while it cannot be handed over, and totals stay exact with and without a rule', async () => {
-    const { state, decide, handOver, records } = openTelemetry();
+    const { state, decide, flush, records } = openTelemetry();
     state.isQueueDown = true;
     const [hours, callers] = [5, MAX_NAMED + 500];
     for (let hour = 0; hour < hours; hour += 1) {
@@ -191,11 +191,11 @@ describe('usage', () => {
           decision: decisionOf({ rule: { cost: 3 } }),
           caller: { ...caller, userId: `${hour} ${i}` },
         });
-      await handOver();
+      await flush();
       state.nowMs += 60 * MINUTE_MS;
     }
     state.isQueueDown = false;
-    await handOver();
+    await flush();
     const rows = records.flatMap(({ usage }) => usage);
     const totalOf = (isTotal: boolean) =>
       rows
@@ -219,7 +219,7 @@ describe('SUBJECTS=hash', () => {
         caller: { ...callerAt('203.0.113.7'), userId: 'ann', apiKeyId: 'key-id' },
       });
     opened.decide({ caller: { ...callerAt('203.0.113.7'), userId: 'ann', tenantId: 'acme' } });
-    await opened.handOver();
+    await opened.flush();
     return JSON.stringify(opened.records);
   };
 

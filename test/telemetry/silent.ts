@@ -8,7 +8,7 @@ export const SILENT: Telemetry = {
   checked: () => {},
   corrected: () => {},
   answered: () => {},
-  handOver: () => {},
+  flush: () => {},
 };
 
 export const SILENT_LOG: Log = {

@@ -15,9 +15,9 @@ describe('a decision is counted', () => {
     ['unverified', { kind: 'unverified', allowed: false, credential: 'token', ...rules }],
     ['degraded', { kind: 'degraded', allowed: true, reason: 'timeout', fallback: 'open' }],
   ])('as %s, by nearest region and route', async (result, decision) => {
-    const { decide, handOver, handed } = openTelemetry();
+    const { decide, flush, handed } = openTelemetry();
     decide({ decision });
-    await handOver();
+    await flush();
     expect(handed()).toMatchObject({ [`requests\tus\tdefault\t${result}`]: 1 });
   });
 
@@ -27,16 +27,16 @@ describe('a decision is counted', () => {
     ['denied', decisionOf({ allowed: false, remaining: 0 })],
     ['would-deny', decisionOf({ allowed: false, isShadow: true })],
   ])('by the result of each rule: %s', async (result, decision) => {
-    const { decide, handOver, handed } = openTelemetry();
+    const { decide, flush, handed } = openTelemetry();
     decide({ decision });
-    await handOver();
+    await flush();
     expect(handed()).toMatchObject({ [`checks\tsearch\t${result}`]: 1 });
   });
 
   it('with the time that it took, in the smallest bucket that fits', async () => {
-    const { state, decide, handOver, handed } = openTelemetry();
+    const { state, decide, flush, handed } = openTelemetry();
     for (const tookMs of [0, 0.25, 0.26, 10, 1_001]) decide({ startedAtMs: state.nowMs - tookMs });
-    await handOver();
+    await flush();
     expect(handed()).toMatchObject({
       'decision\tb0': 2,
       'decision\tb1': 1,
@@ -47,11 +47,11 @@ describe('a decision is counted', () => {
   });
 
   it('with the step and the reason, if it was degraded', async () => {
-    const { decide, handOver, handed } = openTelemetry();
+    const { decide, flush, handed } = openTelemetry();
     decide({ incident: { reason: 'timeout', fallback: 'open' } });
     decide({ incident: { reason: 'breaker-open', fallback: 'next-region' } });
     decide({ incident: { reason: 'stale-rules' } });
-    await handOver();
+    await flush();
     expect(handed()).toMatchObject({
       'fallback\topen\ttimeout': 1,
       'fallback\tnext-region\tbreaker-open': 1,
@@ -71,21 +71,21 @@ describe('a decision is counted', () => {
 
 describe('an isolate reports', () => {
   it('its unused leases', async () => {
-    const { decide, handOver, batches } = openTelemetry();
+    const { decide, flush, batches } = openTelemetry();
     decide();
-    await handOver();
+    await flush();
     expect(batches[0]?.report.leased).toEqual({ counters: 2, units: 30 });
   });
 
   it('its breakers, and for how long it could not confirm its rules', async () => {
-    const { state, decide, handOver, batches } = openTelemetry();
+    const { state, decide, flush, batches } = openTelemetry();
     state.breakers = { us: 'closed', eu: 'open' };
     decide({ decision: decisionOf({ decision: { isStale: true } }) });
     state.nowMs += 5_000;
     decide({ decision: decisionOf({ decision: { isStale: true } }) });
-    await handOver();
+    await flush();
     decide();
-    await handOver();
+    await flush();
     expect(batches.map(({ report }) => [report.breakers, report.rulesAgeMs])).toEqual([
       [{ us: 'closed', eu: 'open' }, 5_000],
       [{ us: 'closed', eu: 'open' }, 0],
@@ -141,33 +141,33 @@ describe('metrics are handed over', () => {
 
 describe('a region that does not answer', () => {
   it('gets the same batch again, under the same number, when it is back', async () => {
-    const { isDown, decide, handOver, batches, errors, handed } = openTelemetry({ regions: ['us', 'eu'] });
+    const { isDown, decide, flush, batches, errors, handed } = openTelemetry({ regions: ['us', 'eu'] });
     isDown.add('us').add('eu');
     decide();
-    await handOver();
+    await flush();
     decide();
-    await handOver();
+    await flush();
     expect(batches).toEqual([]);
     isDown.clear();
-    await handOver();
-    await handOver();
+    await flush();
+    await flush();
     expect(batches.map(({ number }) => number)).toEqual([1, 2]);
     expect(handed()).toMatchObject({ 'requests\tus\tdefault\tadmitted': 2 });
     expect(errors).toHaveLength(3);
   });
 
   it('is passed over while its breaker is open, and the next region gets the new batch', async () => {
-    const { state, isDown, decide, handOver, batches } = openTelemetry({ regions: ['us', 'eu'] });
+    const { state, isDown, decide, flush, batches } = openTelemetry({ regions: ['us', 'eu'] });
     isDown.add('us');
     decide();
-    await handOver();
+    await flush();
     state.breakers = { us: 'open' };
     decide();
-    await handOver();
+    await flush();
     expect(batches.map(({ region, number }) => [region, number])).toEqual([['eu', 2]]);
     isDown.clear();
     state.breakers = {};
-    await handOver();
+    await flush();
     expect(batches.map(({ region, number }) => [region, number])).toEqual([
       ['eu', 2],
       ['us', 1],
@@ -175,13 +175,13 @@ describe('a region that does not answer', () => {
   });
 
   it('never gets a batch that was not confirmed for fifty minutes, and the loss is counted', async () => {
-    const { state, isDown, decide, handOver, handed } = openTelemetry();
+    const { state, isDown, decide, flush, handed } = openTelemetry();
     isDown.add('us');
     decide();
-    await handOver();
+    await flush();
     state.nowMs += 50 * 60_000;
     isDown.clear();
-    await handOver();
+    await flush();
     expect(handed()).toEqual({ batchesLost: 1 });
   });
 });
@@ -195,7 +195,7 @@ describe('while no region answers', () => {
     const telemetry = openTelemetry({ regions: ['us', 'eu'] });
     telemetry.state.breakers = { us: 'open', eu: 'open' };
     telemetry.decide();
-    await telemetry.handOver();
+    await telemetry.flush();
     const [batch] = telemetry.records.filter(({ metrics }) => metrics);
     expect(batch?.metrics).toMatchObject({ isolateId: 'isolate-1', report: { breakers: { us: 'open' } } });
     expect(inPostgres(telemetry)).toEqual([[REQUESTS, 1]]);
@@ -206,7 +206,7 @@ describe('while no region answers', () => {
     telemetry.isDown.add('us').add('eu');
     for (let i = 0; i < 5; i += 1) {
       telemetry.decide();
-      await telemetry.handOver();
+      await telemetry.flush();
     }
     expect(inPostgres(telemetry)).toEqual([1, 2, 3].map(() => [REQUESTS, 1]));
   });
@@ -216,13 +216,13 @@ describe('while no region answers', () => {
     telemetry.state.breakers = { us: 'open' };
     telemetry.state.isQueueDown = true;
     telemetry.decide();
-    await telemetry.handOver();
+    await telemetry.flush();
     telemetry.state.breakers = {};
     telemetry.decide();
-    await telemetry.handOver();
+    await telemetry.flush();
     expect(telemetry.handed()[REQUESTS]).toBe(1);
     telemetry.state.isQueueDown = false;
-    await telemetry.handOver();
+    await telemetry.flush();
     expect(inPostgres(telemetry)).toEqual([[REQUESTS, 1]]);
     const { id } = telemetry.records.find(({ metrics }) => metrics) ?? {};
     expect(telemetry.tried.filter((tried) => tried === id)).toHaveLength(3);
@@ -241,12 +241,12 @@ describe('while no region answers', () => {
         telemetry.state.breakers[name] = random() < 0.5 ? 'open' : 'closed';
       }
       telemetry.decide();
-      await telemetry.handOver();
+      await telemetry.flush();
     }
     telemetry.isDown.clear();
     telemetry.state.breakers = {};
     telemetry.state.isQueueDown = false;
-    for (let i = 0; i < 3; i += 1) await telemetry.handOver();
+    for (let i = 0; i < 3; i += 1) await telemetry.flush();
     const stored = inPostgres(telemetry).reduce((sum, [, amount]) => sum + amount, 0);
     expect(stored).toBeGreaterThan(10);
     expect(stored + (telemetry.handed()[REQUESTS] ?? 0)).toBe(ROUNDS);

@@ -96,7 +96,7 @@ describe('the consumer of the queue', () => {
       now: () => MINUTE_MS + 20_000,
       sums,
       retrySeconds: 10,
-      handOver: async () => void done.push('handed over'),
+      flush: async () => void done.push('handed over'),
       onError: (error) => void errors.push(error),
     });
     const messageOf = (body: unknown, attempts = 1): QueuedMessage => ({

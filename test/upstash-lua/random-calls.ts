@@ -16,8 +16,8 @@ const OPERATIONS = [
   'refund',
   'settle',
   'renew',
-  'cede',
-  'reclaim',
+  'transfer',
+  'recall',
 ] as const;
 const SEATS = ['seat-aaaaaaaaaaa', 'seat-bbbbbbbbbbb', 'SEAT_ccccccccccc', '0123456789-_-_-_'];
 
@@ -35,8 +35,8 @@ const PIECES = [
     'refund',
     'settle',
     'renew',
-    'cede',
-    'reclaim',
+    'transfer',
+    'recall',
     'reset',
     'TAKE',
     'take ',
@@ -112,8 +112,8 @@ const call = fc.record({
   want: fc.oneof(fc.constant(0), number(0, 5)),
   seat: fc.constantFrom(...SEATS),
   isRaised: fc.boolean(),
-  cession: fc.record({
-    home: fc.constantFrom('eu', 'eu', 'us-west-2'),
+  transfer: fc.record({
+    owner: fc.constantFrom('eu', 'eu', 'us-west-2'),
     termMs: fc.constantFrom(1, 40, 1_000, 60_000),
     holdMs: fc.constantFrom(1, 20, 60_000, 2 ** 33),
   }),
@@ -171,7 +171,7 @@ function advanceMs(chosen: Call['advance'], nowMs: number, windowMs: number): nu
 }
 
 function toCheck(
-  { operation, cost, want, seat, isRaised, cession, chargedAgoMs }: Call,
+  { operation, cost, want, seat, isRaised, transfer, chargedAgoMs }: Call,
   rule: Rule | undefined,
   i: number,
   { subject, nowMs }: { subject: string; nowMs: number },
@@ -190,8 +190,8 @@ function toCheck(
       limit: isRaised ? rule.limit * 2 + 1 : rule.limit,
       cost,
       want,
-      cession: operation === 'cede' ? cession : undefined,
-      chargedAtMs: ['refund', 'settle', 'cede'].includes(operation) ? nowMs - chargedAgoMs : undefined,
+      transfer: operation === 'transfer' ? transfer : undefined,
+      chargedAtMs: ['refund', 'settle', 'transfer'].includes(operation) ? nowMs - chargedAgoMs : undefined,
     },
   ];
 }

@@ -59,7 +59,7 @@ export async function billed(region: string) {
   const announcements = calls('get') + calls('mget') - calls('evalsha');
   // About once a minute, after a response: see redis/census.test.ts.
   const census = CENSUS_COMMANDS * calls('zadd');
-  // Also after a response: EVAL, SET and HMGET each time, the rest now and then. See redis/metrics-board.test.ts.
+  // Also after a response: EVAL, SET and HMGET each time, the rest now and then. See redis/metrics-store.test.ts.
   const metrics = 3 * calls('hmget') + calls('hlen') + calls('hset') + calls('pexpire') - calls('zadd');
   return { announcements, requests: sumCalls(stats) - announcements - census - metrics };
 }

@@ -6,7 +6,7 @@ import { AdminError, invalidBody } from '../problems.ts';
 import { changedSince, toJson, toShown } from './collection.ts';
 import type { Collection } from './declaration.ts';
 
-export interface Change {
+export interface RowChange {
   readonly collection: Collection;
   readonly target: Target;
   readonly before: Row;
@@ -21,7 +21,7 @@ export interface TakenChange {
 }
 
 /** Throws if the change is not allowed. */
-export function takeChanges({ collection, target, before, given }: Change): TakenChange {
+export function takeChanges({ collection, target, before, given }: RowChange): TakenChange {
   if (target.revisions && !target.revisions.includes(before.revision)) throw changedSince(before);
   const isWritten = ([field]: [string, unknown]) => collection.bodies.isWritten(field);
   const values = Object.fromEntries(Object.entries(given).filter(isWritten));

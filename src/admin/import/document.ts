@@ -57,7 +57,7 @@ const MAX_ENTRIES = 100_000;
 const PAGE_ROWS = 5_000;
 
 export const CALLER_KINDS = ['tenants', 'users', 'keys', 'lists'] as const;
-export type CallerKind = (typeof CALLER_KINDS)[number];
+export type CallerCollection = (typeof CALLER_KINDS)[number];
 
 export interface CallerPart {
   readonly table: PgTable & { readonly id: AnyPgColumn };
@@ -73,7 +73,7 @@ export interface CallerPart {
 const KEY_DEFAULTS = { name: '', userId: null, tenantId: null, tier: null, expiresAt: null, disabled: false };
 const LIST_DEFAULTS = { reason: '', expiresAt: null };
 
-export const CALLER_PARTS: Readonly<Record<CallerKind, CallerPart>> = {
+export const CALLER_PARTS: Readonly<Record<CallerCollection, CallerPart>> = {
   tenants: partOf(tenants, 'tenants', { key: ['id'], defaults: { name: '', tier: null, anchorDay: null } }),
   users: partOf(users, 'users', { key: ['id'], defaults: { tier: null, tenantId: null } }),
   keys: partOf(apiKeys, 'api_keys', { key: ['id'], also: ['hash', 'prefix'], defaults: KEY_DEFAULTS }),
@@ -117,10 +117,12 @@ export const callerLists = {
   lists: listOf(listBodies.create, 'lists'),
 };
 
-export type CallerDocument = { readonly [K in CallerKind]?: readonly Record<string, unknown>[] | undefined };
+export type CallerDocument = {
+  readonly [K in CallerCollection]?: readonly Record<string, unknown>[] | undefined;
+};
 
 /** The entries of one kind as the document has them, in pages. */
-export async function* readCallerPages(database: Database, kind: CallerKind) {
+export async function* readCallerPages(database: Database, kind: CallerCollection) {
   const { table, fields, defaults } = CALLER_PARTS[kind];
   for (let after: unknown; ; ) {
     const rows: Record<string, unknown>[] = await database
@@ -280,7 +282,7 @@ const toDocumentTier = (row: TierRow): DocumentTier =>
  * The export reads pages one after the other, while other clients may write. So it reads referenced rows last: if a
  * client creates a tenant and its users meanwhile, the document has the tenant of every user in it.
  */
-const READ_IN_ORDER: readonly CallerKind[] = ['keys', 'users', 'tenants', 'lists'];
+const READ_IN_ORDER: readonly CallerCollection[] = ['keys', 'users', 'tenants', 'lists'];
 
 export async function* everythingAsText(database: Database): AsyncGenerator<string> {
   yield '{\n  "weir": 1';

@@ -15,8 +15,8 @@ import { postgresErrorOf } from '../routes/history.ts';
 import {
   CALLER_KINDS,
   CALLER_PARTS,
+  type CallerCollection,
   type CallerDocument,
-  type CallerKind,
   DOCUMENT_RULE_FIELDS,
   DOCUMENT_TIER_DEFAULTS,
   documentRoute,
@@ -60,9 +60,9 @@ export interface CallerCounts {
 }
 
 /** The counts of each kind that the document has. */
-export type CallerSummary = { readonly [K in CallerKind]?: CallerCounts };
+export type CallerSummary = { readonly [K in CallerCollection]?: CallerCounts };
 
-const kindsIn = (document: CallerDocument): CallerKind[] =>
+const kindsIn = (document: CallerDocument): CallerCollection[] =>
   CALLER_KINDS.filter((kind) => document[kind] !== undefined);
 
 /** Entries that mean the same row: Postgres would refuse the second one. */
@@ -92,7 +92,7 @@ export async function countCallers(
   return Object.fromEntries(await Promise.all(counts));
 }
 
-function countQuery(kind: CallerKind, document: CallerDocument): SQL {
+function countQuery(kind: CallerCollection, document: CallerDocument): SQL {
   const { tableName, key, fields } = CALLER_PARTS[kind];
   const isThere = sql`stored.id is not null`;
   return sql`
@@ -128,7 +128,7 @@ export const callerWrites = (document: CallerDocument): SQL[] =>
       where ${columns('stored', fields)} is distinct from ${columns('excluded', fields)}`;
   });
 
-function entriesOf(kind: CallerKind, document: CallerDocument): SQL {
+function entriesOf(kind: CallerCollection, document: CallerDocument): SQL {
   const { tableName, defaults } = CALLER_PARTS[kind];
   return recordsOf(
     tableName,

@@ -47,7 +47,7 @@ export interface Update<Planned, Row> {
   readonly changes: Readonly<Record<string, { readonly from: unknown; readonly to: unknown }>>;
 }
 
-export interface Plan<Planned, Row> {
+export interface CollectionPlan<Planned, Row> {
   readonly created: readonly Planned[];
   readonly updated: readonly Update<Planned, Row>[];
   readonly deleted: readonly Row[];
@@ -55,9 +55,9 @@ export interface Plan<Planned, Row> {
 }
 
 export interface ImportPlan {
-  readonly rules: Plan<PlannedRule, RuleRow>;
-  readonly tiers: Plan<PlannedTier, TierRow>;
-  readonly routes: Plan<PlannedRoute, RouteRow>;
+  readonly rules: CollectionPlan<PlannedRule, RuleRow>;
+  readonly tiers: CollectionPlan<PlannedTier, TierRow>;
+  readonly routes: CollectionPlan<PlannedRoute, RouteRow>;
   readonly settings: Pick<Update<Settings, Settings>, 'to' | 'changes'>;
   readonly problems: readonly ImportProblem[];
 }
@@ -166,7 +166,7 @@ function toPlan<Planned extends object, Row extends object>(
   pairs: readonly Pair<Planned, Row>[],
   rows: readonly Row[],
   { mode, fields }: { readonly mode: ImportMode; readonly fields: readonly string[] },
-): Plan<Planned, Row> {
+): CollectionPlan<Planned, Row> {
   const named = new Set(pairs.map(({ row }) => row));
   const unnamed = rows.filter((row) => !named.has(row));
   const created = pairs.flatMap(({ row, planned }) => (row ? [] : [planned]));
@@ -184,7 +184,7 @@ function changesOf(row: object, planned: object, fields: readonly string[]) {
   return Object.fromEntries(changed.map((field) => [field, { from: from?.[field], to: to?.[field] }]));
 }
 
-const nothingOf = <Planned, Row>(rows: readonly Row[]): Plan<Planned, Row> => ({
+const nothingOf = <Planned, Row>(rows: readonly Row[]): CollectionPlan<Planned, Row> => ({
   created: [],
   updated: [],
   deleted: [],
@@ -207,7 +207,7 @@ function takenNames<Row extends Named>(
   list: 'rules' | 'routes',
   wanted: readonly (Partial<Named> & { readonly name: string })[],
   rows: readonly Row[],
-  { deleted }: Pick<Plan<unknown, Row>, 'deleted'>,
+  { deleted }: Pick<CollectionPlan<unknown, Row>, 'deleted'>,
 ): ImportProblem[] {
   const findRow = createRowFinder(wanted, rows);
   const going = new Set([...deleted, ...wanted.map(findRow)]);
@@ -230,7 +230,7 @@ const NOUNS = { rules: 'rule', routes: 'route' } as const;
 function takenPlaces(
   wanted: readonly DocumentRoute[],
   rows: readonly RouteRow[],
-  { deleted }: Plan<PlannedRoute, RouteRow>,
+  { deleted }: CollectionPlan<PlannedRoute, RouteRow>,
 ): ImportProblem[] {
   const findRow = createRowFinder(wanted, rows);
   const going = new Set([...deleted, ...wanted.map(findRow)]);
@@ -256,7 +256,7 @@ export const placeOf = ({ host, prefix }: Pick<RouteRow, 'host' | 'prefix'>) => 
 /** Unchanged origins may name a binding that no longer exists. */
 function originsOfElsewhere(
   wanted: readonly DocumentRoute[],
-  { created, updated }: Plan<PlannedRoute, RouteRow>,
+  { created, updated }: CollectionPlan<PlannedRoute, RouteRow>,
   origins: OriginPolicy,
 ): ImportProblem[] {
   const changed = updated.filter(({ changes }) => 'origin' in changes).map(({ to }) => to);
@@ -270,7 +270,7 @@ function originsOfElsewhere(
 /** Unchanged shares may name a region that was removed, so that an export can always be imported again. */
 function sharesOfNoRegion(
   wanted: readonly DocumentRule[],
-  { created, updated }: Plan<PlannedRule, RuleRow>,
+  { created, updated }: CollectionPlan<PlannedRule, RuleRow>,
   regions: readonly string[],
 ): ImportProblem[] {
   const changed = updated.filter(({ changes }) => 'shares' in changes).map(({ to }) => to);
@@ -288,7 +288,7 @@ function sharesOfNoRegion(
 function secondDefaults(
   wanted: readonly DocumentTier[],
   rows: readonly TierRow[],
-  { deleted }: Plan<PlannedTier, TierRow>,
+  { deleted }: CollectionPlan<PlannedTier, TierRow>,
 ): ImportProblem[] {
   const named = new Set(wanted.map(({ name }) => name));
   const staying = rows.filter((row) => row.isDefault && !named.has(row.name) && !deleted.includes(row));

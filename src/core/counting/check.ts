@@ -20,7 +20,7 @@ export interface Check {
   readonly cost: number;
   /**
    * For a take: units to lease beyond the cost, as far as there is room. For a refund: units of that charge that stay
-   * charged. For `settle`: the most units that may be used afterwards. For `cede`: units that the home has charged
+   * charged. For `settle`: the most units that may be used afterwards. For `transfer`: units that the owner has charged
    * itself with, in place of this counter's.
    */
   readonly want?: number | undefined;
@@ -30,27 +30,27 @@ export interface Check {
   readonly blockMs?: number | undefined;
   /** A shadow rule: it is counted, but never denies. */
   readonly isShadow?: boolean | undefined;
-  /** For a refund, for `settle`, and for `cede` with `want`: when the charge was made. */
+  /** For a refund, for `settle`, and for `transfer` with `want`: when the charge was made. */
   readonly chargedAtMs?: number | undefined;
-  /** For `cede`: which region asks, and for how long. */
-  readonly cession?: Cession | undefined;
+  /** For `transfer`: which region asks, and for how long. */
+  readonly transfer?: TransferTerms | undefined;
 }
 
 /** A region asks another one for its part of a counter. */
-export interface Cession {
+export interface TransferTerms {
   /** The region that asks. */
-  readonly home: string;
-  /** The home may use the part for this long. */
+  readonly owner: string;
+  /** The owner may use the part for this long. */
   readonly termMs: number;
-  /** After that, charges of the home may still count for this long. */
+  /** After that, charges of the owner may still count for this long. */
   readonly holdMs: number;
 }
 
 export interface Outcome {
-  /** By this check alone. For `renew`: whether the seat was still held. For `cede`: whether the part is ceded. */
+  /** By this check alone. For `renew`: whether the seat was still held. For `transfer`: whether the part is transferred. */
   readonly allowed: boolean;
   /**
-   * Exactly this many more units would pass now. For a `cede` refused because the counter is in use: the units used.
+   * Exactly this many more units would pass now. For a `transfer` refused because the counter is in use: the units used.
    */
   readonly remaining: number;
   /** When the whole limit is free again. */
@@ -64,10 +64,10 @@ export interface Outcome {
   /** The time by the clock of this counter, if it can differ from the answer's: in a cluster each slot has its own. */
   readonly nowMs?: number | undefined;
   /**
-   * The home that this region has ceded the counter to. This region counts nothing until `resetAtMs`. The home may use
+   * The owner that this region has transferred the counter to. This region counts nothing until `resetAtMs`. The owner may use
    * this region's part for `retryAfterMs` more.
    */
-  readonly cededTo?: string | undefined;
+  readonly transferredTo?: string | undefined;
 }
 
 /**
@@ -89,16 +89,16 @@ export const outcomeWith = (
   granted: outcome.granted,
   delayMs: outcome.delayMs,
   nowMs,
-  cededTo: outcome.cededTo,
+  transferredTo: outcome.transferredTo,
 });
 
 /**
  * `settle` charges the difference to the real cost, with or without room, up to a debt of the whole capacity. `renew`
- * renews seats. `cede` gives this region's part of a counter to another region for a time, if this region counts
- * nothing or the other region has charged itself with all of it. `reclaim` makes this region refuse to cede the part
+ * renews seats. `transfer` gives this region's part of a counter to another region for a time, if this region counts
+ * nothing or the other region has charged itself with all of it. `recall` makes this region refuse to transfer the part
  * again.
  */
-export type Operation = 'take' | 'peek' | 'refund' | 'settle' | 'renew' | 'cede' | 'reclaim';
+export type Operation = 'take' | 'peek' | 'refund' | 'settle' | 'renew' | 'transfer' | 'recall';
 
 export interface Answer {
   /** The time by the clock of the counters. A refund or a settlement names it as the time of the charge. */
@@ -153,9 +153,9 @@ export function problemOf(check: Check, operation: Operation = 'take'): string |
     if (value && !isWhole(value)) return `${option} must be a whole number above 0`;
   if (chargedAtMs !== undefined && !isWhole(chargedAtMs)) return 'at must be a whole number above 0';
   if (check.borders && !areBorders(check.borders)) return 'borders must be four times, one after the other';
-  if (operation === 'cede') {
-    const { home = '', termMs = 0, holdMs = 0 } = check.cession ?? {};
-    if (!REGION_NAME.test(home)) return 'cede needs the name of a region';
+  if (operation === 'transfer') {
+    const { owner = '', termMs = 0, holdMs = 0 } = check.transfer ?? {};
+    if (!REGION_NAME.test(owner)) return 'transfer needs the name of a region';
     if (![termMs, holdMs].every((ms) => isWhole(ms) && ms <= LONGEST_MS))
       return 'term and hold must be whole numbers from 1 to 2^40';
   }

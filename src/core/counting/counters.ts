@@ -6,7 +6,7 @@ import type { Reading } from './algorithms/algorithm.ts';
 import { ALGORITHM_IDS, type AlgorithmId, algorithmOf, traitsOf } from './algorithms/registry.ts';
 import { type Answer, type Check, type Operation, type Outcome, problemOf } from './check.ts';
 import { groupOf, PROBE_KEY } from './keys.ts';
-import { CESSIONS, cession, IDLE_MS } from './transfer.ts';
+import { CESSIONS, IDLE_MS, transfer } from './transfer.ts';
 
 // Judges one check alone, by its counter as it is now.
 
@@ -16,13 +16,13 @@ export interface Counter {
   readonly blockedUntilMs: number;
   /** When the store may forget the counter. */
   readonly expiresAtMs: number;
-  /** This region has ceded its part: it counts nothing until the record expires. */
-  readonly ceded?: Ceded | undefined;
+  /** This region has transferred its part: it counts nothing until the record expires. */
+  readonly transferred?: Transferred | undefined;
 }
 
-export interface Ceded {
-  readonly home: string;
-  /** The home may use this part until then. */
+export interface Transferred {
+  readonly owner: string;
+  /** The owner may use this part until then. */
   readonly usableUntilMs: number;
   /** This region wants its part back, so it refuses renewals. */
   readonly isWanted: boolean;
@@ -38,12 +38,12 @@ export interface Counters {
   save(key: string, id: string, counter: Counter | undefined, nowMs?: number): void;
 }
 
-export interface Moved extends Ceded {
+export interface Moved extends Transferred {
   readonly untilMs: number;
 }
 
 export interface Judged extends Reading<unknown> {
-  /** Set if this region has ceded the counter. */
+  /** Set if this region has transferred the counter. */
   readonly moved: Moved | undefined;
   readonly check: Check;
   readonly blockedUntilMs: number;
@@ -63,7 +63,7 @@ export const fits = ({ retryMs }: Judged) => retryMs === 0;
 
 /** The result of this check alone. */
 export function judge(check: Check, counter: Counter | undefined, nowMs: number): Judged {
-  const known = counter?.algorithm === check.algorithm && !counter.ceded ? counter : undefined;
+  const known = counter?.algorithm === check.algorithm && !counter.transferred ? counter : undefined;
   const reading = algorithmOf(check.algorithm).advance(known?.state, nowMs, paramsOf(check));
   const blockedUntilMs = known?.blockedUntilMs ?? 0;
   const moved = movedOf(counter, nowMs);
@@ -77,8 +77,8 @@ export function judge(check: Check, counter: Counter | undefined, nowMs: number)
 }
 
 export const movedOf = (counter: Counter | undefined, nowMs: number): Moved | undefined =>
-  counter?.ceded && counter.expiresAtMs > nowMs
-    ? { ...counter.ceded, untilMs: counter.expiresAtMs }
+  counter?.transferred && counter.expiresAtMs > nowMs
+    ? { ...counter.transferred, untilMs: counter.expiresAtMs }
     : undefined;
 
 export function retryMs(
@@ -104,7 +104,7 @@ export function runChecks(
   checks.forEach((check, i) => {
     assertUsable(check, operation, i);
   });
-  if (operation === 'cede' || operation === 'reclaim')
+  if (operation === 'transfer' || operation === 'recall')
     return { nowMs, outcomes: checks.map((check) => CESSIONS[operation](check, nowMs, counters)) };
   const judged = checks.map((check) => judge(check, counters.get(check.key, check.id), nowMs));
   const counted = OPERATIONS[operation](judged, nowMs);
@@ -137,7 +137,7 @@ interface Counted {
 }
 
 const OPERATIONS: Record<
-  Exclude<Operation, 'cede' | 'reclaim'>,
+  Exclude<Operation, 'transfer' | 'recall'>,
   (judged: readonly Judged[], nowMs: number) => Counted[]
 > = {
   take(judged, nowMs) {
@@ -239,8 +239,8 @@ function toOutcome(counted: Counted, operation: Operation, nowMs: number): Outco
   if (moved) {
     const asked = operation === 'take' || operation === 'peek';
     const usableMs = Math.max(0, moved.usableUntilMs - nowMs);
-    const outcome = cession(operation === 'refund' || operation === 'settle', moved.untilMs, usableMs);
-    return asked ? { ...outcome, cededTo: moved.home } : outcome;
+    const outcome = transfer(operation === 'refund' || operation === 'settle', moved.untilMs, usableMs);
+    return asked ? { ...outcome, transferredTo: moved.owner } : outcome;
   }
   const { allowed, room, resetAtMs, blockedUntilMs, granted, delayMs } = counted;
   return {
@@ -269,7 +269,7 @@ function assertUsable(check: Check, operation: Operation, index: number): void {
 // Counters in a Map, for the model in tests.
 
 export interface MemoryCounters extends Counters {
-  /** Forgets all counters of a key, but keeps records of cessions. */
+  /** Forgets all counters of a key, but keeps records of transfers. */
   reset(key: string): void;
 }
 
@@ -292,7 +292,7 @@ export function createMemoryCounters(): MemoryCounters {
 
     reset(key) {
       const counters = keys.get(key) ?? new Map<string, Counter>();
-      for (const [id, { ceded }] of counters) if (!ceded) counters.delete(id);
+      for (const [id, { transferred }] of counters) if (!transferred) counters.delete(id);
       if (counters.size === 0) keys.delete(key);
     },
   };

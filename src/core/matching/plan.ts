@@ -4,7 +4,7 @@ import { traitsOf } from '../counting/algorithms/registry.ts';
 import type { Borders, Calendars } from '../counting/calendar.ts';
 import type { Check } from '../counting/check.ts';
 import { groupOf, subjectKey } from '../counting/keys.ts';
-import { eachAs } from '../each.ts';
+import { mapStable } from '../map-stable.ts';
 import { type Caller, subjectOf } from './caller.ts';
 import type { CompiledRule, RuleLimit } from './compiled-rule.ts';
 import { type RequestFacts, subjectBy } from './counted-by.ts';
@@ -65,11 +65,11 @@ export function planRequest(snapshot: Snapshot, request: PlannedRequest): Plan |
 }
 
 /** The checks of rules that apply to every request from this address. */
-export const planAnybody = (
+export const planByIpOnly = (
   snapshot: Snapshot,
   request: PlannedRequest,
 ): readonly RuleCheck[] | Promise<readonly RuleCheck[]> =>
-  toChecks(snapshot.matchAnybody(request), withSettings(snapshot, request));
+  toChecks(snapshot.matchByIpOnly(request), withSettings(snapshot, request));
 
 /** Adds the settings of the snapshot. */
 const withSettings = ({ isLogOnly, calendars }: Snapshot, request: PlannedRequest): PlannedRequest =>
@@ -88,7 +88,7 @@ function toChecks(
   matches: readonly Match[],
   request: PlannedRequest,
 ): readonly RuleCheck[] | Promise<readonly RuleCheck[]> {
-  const checks = eachAs(matches, (match) => {
+  const checks = mapStable(matches, (match) => {
     const key = keyOf(match, request);
     return typeof key === 'string'
       ? toCheck(match, key, request)
@@ -135,7 +135,7 @@ function toCheck(
     blockMs: rule.blockSeconds === null ? undefined : rule.blockSeconds * 1000,
     isShadow: isLogOnly || rule.action === 'log',
     chargedAtMs: undefined,
-    cession: undefined,
+    transfer: undefined,
   };
 }
 
@@ -162,7 +162,7 @@ export const checkAt = (
   blockMs: check.blockMs,
   isShadow: check.isShadow,
   chargedAtMs: check.chargedAtMs,
-  cession: check.cession,
+  transfer: check.transfer,
 });
 
 /** A suffix that no rule's own counter has: those ids have a fixed length. */

@@ -306,9 +306,9 @@ const covers = (wide: readonly string[], narrow: readonly string[]) =>
   wide.length === 0 || (narrow.length > 0 && narrow.every((name) => wide.includes(name)));
 
 /** The facts of a request that a slot looks at. */
-export type Asked = Pick<MatchRequest, 'method' | 'caller' | 'nowMs' | 'facts' | 'routeName'>;
+export type SlotRequest = Pick<MatchRequest, 'method' | 'caller' | 'nowMs' | 'facts' | 'routeName'>;
 
-export function bestOf(slot: Slot, asked: Asked, tier: string | undefined): Candidate | undefined {
+export function bestOf(slot: Slot, asked: SlotRequest, tier: string | undefined): Candidate | undefined {
   let best = firstOf(slot.everybody, asked, tier);
   if (slot.byTier && tier !== undefined) best = better(best, firstOf(slot.byTier.get(tier), asked, tier));
   if (slot.bySubject || slot.byPattern) {
@@ -323,7 +323,7 @@ export function bestOf(slot: Slot, asked: Asked, tier: string | undefined): Cand
 
 function firstOf(
   list: readonly Candidate[] | undefined,
-  asked: Asked,
+  asked: SlotRequest,
   tier: string | undefined,
 ): Candidate | undefined {
   if (list === undefined) return undefined;
@@ -332,7 +332,7 @@ function firstOf(
 }
 
 /** Whether the rule applies to this request, given that it applies to the caller. */
-const isFor = (candidate: Candidate, asked: Asked, tier: string | undefined): boolean =>
+const isFor = (candidate: Candidate, asked: SlotRequest, tier: string | undefined): boolean =>
   names(candidate.methods, asked.method) &&
   names(candidate.rule.tiers, tier) &&
   (candidate.condition === undefined || candidate.condition(asked));

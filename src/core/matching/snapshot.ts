@@ -123,7 +123,7 @@ export interface Snapshot {
    */
   match(request: MatchRequest): readonly Match[];
   /** The limits among these that apply equally to every request from that address. */
-  matchAnybody(request: MatchRequest): readonly Match[];
+  matchByIpOnly(request: MatchRequest): readonly Match[];
   /**
    * All limits of the caller on any path: the rules that win their slot for some method, in the order of the slots'
    * best rules. Without shadow rules. Bounded, because there may be thousands.
@@ -190,7 +190,7 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
       const others = winners.filter(({ rule }) => !isMultiplying(rule));
       return matchesOf(withoutReplaced(others), { request, limits: tier.limits, multiplying });
     },
-    matchAnybody(asked) {
+    matchByIpOnly(asked) {
       const request = completed(asked);
       return isAllowedByName
         ? []

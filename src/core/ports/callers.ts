@@ -20,10 +20,10 @@ export interface CallerRecord {
  * The answer to the question whose credential it is. "There is none", "could not ask", "was not asked" and "may not ask
  * now" lead to different decisions, so each has its own kind, and none of them is `null` or `undefined`.
  */
-export type LookUpResult<T> = Answer<T> | Unavailable | NotAsked | OverAllowance;
+export type LookUpResult<T> = StoreAnswer<T> | Unavailable | NotAsked | OverAllowance;
 
 /** The answer of a part that was asked and knows. */
-export type Answer<T> = Found<T> | Absent;
+export type StoreAnswer<T> = Found<T> | Absent;
 export type Found<T> = { readonly kind: 'found'; readonly record: T };
 /** Asked, and there is none: the credential is not valid, or the user has no row. */
 export type Absent = { readonly kind: 'absent' };
@@ -39,7 +39,7 @@ export const UNAVAILABLE: Unavailable = { kind: 'unavailable' };
 export const NOT_ASKED: NotAsked = { kind: 'not-asked' };
 
 /** The answer of a store that has a record, or none. */
-export const answerOf = <T>(record: T | undefined): Answer<T> =>
+export const answerOf = <T>(record: T | undefined): StoreAnswer<T> =>
   record === undefined ? ABSENT : { kind: 'found', record };
 
 /** The circumstances of a look-up. */
@@ -69,7 +69,7 @@ export interface VerifiedUser {
 
 /** The port through which the gateway verifies tokens. It never fails. */
 export interface TokenVerifier {
-  verify(token: string, afterResponse: AfterResponse): Promise<Answer<VerifiedUser> | Unavailable>;
+  verify(token: string, afterResponse: AfterResponse): Promise<StoreAnswer<VerifiedUser> | Unavailable>;
 }
 
 // Callers whose tier, tenant or key has changed lately, as isolates read them. Isolates and KV may still hold the old

@@ -14,7 +14,7 @@ export interface CounterCall {
 export interface CounterStore {
   /** Changes all counters of the checks, or none. Throws a CounterStoreError if there is no reliable answer. */
   run(call: CounterCall, signal: AbortSignal): Promise<Answer>;
-  /** Forgets the counters of these keys. What was ceded stays ceded. */
+  /** Forgets the counters of these keys. What was transferred stays transferred. */
   reset(keys: readonly string[], signal: AbortSignal): Promise<void>;
   /** Resolves if the store can count. Makes a call like a request's, on counters of its own. */
   probe(signal: AbortSignal): Promise<void>;
@@ -91,7 +91,7 @@ export const newestAnnouncement = (
  * The port to a region's announcement, and to a copy of the parts it names, because KV may not have them everywhere
  * yet.
  */
-export interface AnnouncementBoard {
+export interface RulesPointer {
   /** The text of the announcement, or undefined if there is none. */
   read(signal: AbortSignal): Promise<string | undefined>;
   /** An older announcement never replaces a newer one. */
@@ -105,7 +105,7 @@ export interface AnnouncementBoard {
 // the region's Redis is down, the isolate divides limits by the last number that it has learned.
 
 /** The port to one region's list of isolates. */
-export interface CensusBoard {
+export interface IsolateCount {
   /** Reports this isolate. Returns how many isolates have reported lately, this one included. */
   present(isolateId: string, signal: AbortSignal): Promise<number>;
 }
@@ -157,9 +157,9 @@ export interface RegionMetrics {
   readonly announced: string | undefined;
 }
 
-export interface MetricsBoard {
+export interface MetricsStore {
   /** Returns the series that the region refused, because it has too many names already. */
-  handOver(batch: MetricsBatch, signal: AbortSignal): Promise<readonly (readonly [string, number])[]>;
+  flush(batch: MetricsBatch, signal: AbortSignal): Promise<readonly (readonly [string, number])[]>;
   read(signal: AbortSignal): Promise<RegionMetrics>;
 }
 

@@ -1,7 +1,7 @@
 // The port through which the limiter gets snapshots.
 
 import type { Snapshot } from '../matching/snapshot.ts';
-import type { AnnouncementBoard } from './region.ts';
+import type { RulesPointer } from './region.ts';
 
 /** A question to a region: does it still announce what this isolate expects? */
 export interface Probe {
@@ -13,10 +13,10 @@ export interface Probe {
   readonly askedAtMs: number;
 }
 
-/** Another announcement than the expected one, and the board of the region that has it. */
+/** Another announcement than the expected one, and the pointer of the region that has it. */
 export interface OutdatedNotice {
   readonly announced: string;
-  readonly board: Pick<AnnouncementBoard, 'readPublished'>;
+  readonly pointer: Pick<RulesPointer, 'readPublished'>;
 }
 
 export interface SnapshotSource {
@@ -35,5 +35,5 @@ export interface SnapshotSource {
   /** Loads the announced rules. False if they cannot be loaded now; the isolate then keeps the rules it has. */
   load(news: OutdatedNotice): Promise<boolean>;
   /** The first load of a cold isolate, from the announcement or else from KV alone. */
-  start(board: Pick<AnnouncementBoard, 'read' | 'readPublished'>): Promise<Snapshot | undefined>;
+  start(pointer: Pick<RulesPointer, 'read' | 'readPublished'>): Promise<Snapshot | undefined>;
 }

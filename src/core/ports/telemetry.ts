@@ -54,7 +54,7 @@ export interface AnsweredRequest extends Omit<DecidedRequest, 'region' | 'incide
 }
 
 /** A region that sums can be handed over to. */
-export interface HandOverRegion {
+export interface FlushRegion {
   readonly name: string;
   readonly breaker: { state(nowMs: number): string };
 }
@@ -69,7 +69,7 @@ export interface Telemetry {
   /** The origin has answered, or was not reached. */
   answered(request: AnsweredRequest): void;
   /** Called last, with every response. Hands over sums that are due. */
-  handOver(regions: readonly HandOverRegion[], afterResponse: AfterResponse): void;
+  flush(regions: readonly FlushRegion[], afterResponse: AfterResponse): void;
 }
 
 // The port to the runtime's `waitUntil`.

@@ -120,7 +120,7 @@ export function nearestRegion<R extends ServingPlace>(
 export function routesFrom<R extends Place & { readonly name: string }>(
   regions: readonly [R, ...R[]],
 ): ReadonlyMap<string, readonly [R, ...R[]]> {
-  return new Map(regions.map((home) => [home.name, [home, ...othersByDistance(home, regions)]]));
+  return new Map(regions.map((owner) => [owner.name, [owner, ...othersByDistance(owner, regions)]]));
 }
 
 /** The names of the other regions, nearest to that one first. */
@@ -129,9 +129,9 @@ export const neighboursIn = (
   region: string,
 ): string[] => (routes.get(region) ?? []).slice(1).map(({ name }) => name);
 
-function othersByDistance<R extends Place & { readonly name: string }>(home: R, regions: readonly R[]): R[] {
-  const others = regions.filter(({ name }) => name !== home.name);
-  return others.sort((a, b) => distance(a, home) - distance(b, home));
+function othersByDistance<R extends Place & { readonly name: string }>(owner: R, regions: readonly R[]): R[] {
+  const others = regions.filter(({ name }) => name !== owner.name);
+  return others.sort((a, b) => distance(a, owner) - distance(b, owner));
 }
 
 /** The most specific code wins, whatever the order of the regions. */

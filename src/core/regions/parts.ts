@@ -24,7 +24,7 @@ export interface WeightedRegion {
 }
 
 /** The fields of a check that are split. */
-export interface Counting {
+export interface SplitLimit {
   readonly algorithm: AlgorithmId;
   readonly limit: number;
   readonly extra?: number | undefined;
@@ -76,11 +76,11 @@ function toWhole(weights: readonly number[]): bigint[] {
 }
 
 /** Whether a request of that cost can ever pass with this part alone. */
-export const isUsable = ({ algorithm, cost }: Counting, part: Part): boolean =>
+export const isUsable = ({ algorithm, cost }: SplitLimit, part: Part): boolean =>
   capacityOf({ algorithm, limit: part.limit, extra: part.extra }) >= cost;
 
 /** The part of each region. A region that is not listed has none. Limits and bursts each add up to the whole. */
-export function partsOf(counting: Counting, regions: readonly WeightedRegion[]): Parts {
+export function partsOf(counting: SplitLimit, regions: readonly WeightedRegion[]): Parts {
   const weighted = withShare(regions);
   const parts = splitOver(counting, weighted);
   const usable = weighted.filter((_, i) => isUsable(counting, parts[i] ?? NOTHING));
@@ -90,7 +90,7 @@ export function partsOf(counting: Counting, regions: readonly WeightedRegion[]):
   return named(fewer, splitOver(counting, fewer));
 }
 
-function splitOver(counting: Counting, regions: readonly WeightedRegion[]): Part[] {
+function splitOver(counting: SplitLimit, regions: readonly WeightedRegion[]): Part[] {
   const { limit, extra, cost } = counting;
   const weights = regions.map(({ share }) => share);
   if (extra === undefined || !hasBurst(counting))

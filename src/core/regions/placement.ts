@@ -17,21 +17,21 @@ import { type CompiledRule, largestCostOf, limitsOf, type RuleLimit } from '../m
 import { extraOf, type RuleCheck } from '../matching/plan.ts';
 import { isCentral, type Rule, type SharesByRegion, type Split } from '../matching/rule.ts';
 import {
-  type Counting,
   centralRegionOf,
   isUsable,
   type Part,
   type Parts,
   partsOf,
+  type SplitLimit,
   type WeightedRegion,
 } from './parts.ts';
 
-// How long a cession, a charge and the move of a rule last between regions.
+// How long a transfer, a charge and the move of a rule last between regions.
 
 /** The most that two clocks may differ, and the longest that a command may be under way. */
 export const CLOCK_SLACK_MS = 5_000;
 
-/** A cession lasts this many windows, within these bounds. A caller that moves to another region waits for its end. */
+/** A transfer lasts this many windows, within these bounds. A caller that moves to another region waits for its end. */
 const TERM_WINDOWS = 4;
 const SHORTEST_TERM_MS = 30_000;
 const LONGEST_TERM_MS = 600_000;
@@ -67,7 +67,7 @@ export function holdMs(check: Timed & { readonly full: Part }, parts: Parts): nu
 }
 
 /** How long charges from before a move may still count, whatever the parts were. */
-export function movingMs({ windowMs, limit, extra, algorithm }: Timed & Omit<Counting, 'cost'>): number {
+export function movingMs({ windowMs, limit, extra, algorithm }: Timed & Omit<SplitLimit, 'cost'>): number {
   const burst = hasBurst({ algorithm }) ? (extra ?? 0) : 0;
   return (
     OLD_RULES_GONE_MS + CHARGE_WINDOWS * windowMs + Math.ceil((BURST_DRAIN_TIMES * windowMs * burst) / limit)
@@ -189,7 +189,7 @@ function together(options: readonly PlacementOption[], check: RuleCheck): Placem
 }
 
 /** Splits come first in the list, so either both are splits, or the second placement is in one region. */
-function join(a: Placement, b: Placement, check: Counting): Placement | undefined {
+function join(a: Placement, b: Placement, check: SplitLimit): Placement | undefined {
   const isUsableIn = (part: Part | undefined) => part !== undefined && isUsable(check, part);
   if (b.at === undefined) {
     const parts = smaller(a.parts, b.parts);

@@ -75,11 +75,11 @@ export const isNamed = (series: string): boolean => withoutName(series) !== seri
 /** Names of rules, or of routes, that one isolate keeps apart. */
 const MAX_NAMES = 200;
 
-export interface Counter {
+export interface CounterSeries {
   add(amount?: number): void;
 }
 
-export interface Histogram {
+export interface HistogramSeries {
   observe(tookMs: number): void;
 }
 
@@ -87,8 +87,8 @@ export interface MetricSums {
   /** The number of series with an amount to hand over. */
   readonly size: number;
   /** Callers that add often should keep the result. */
-  counter(metric: MetricId, ...labels: string[]): Counter;
-  histogram(metric: MetricId, ...labels: string[]): Histogram;
+  counter(metric: MetricId, ...labels: string[]): CounterSeries;
+  histogram(metric: MetricId, ...labels: string[]): HistogramSeries;
   /** A name that may be used as a label; `other` once there are too many. */
   nameOf(kind: 'rule' | 'route', name: string): string;
   /** Removes and returns at most `most` series, oldest first. */
@@ -97,7 +97,7 @@ export interface MetricSums {
   addWithoutNames(sums: readonly (readonly [series: string, amount: number])[]): void;
 }
 
-interface Sum extends Counter {
+interface Sum extends CounterSeries {
   readonly series: string;
   amount: number;
 }

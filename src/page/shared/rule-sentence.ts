@@ -20,7 +20,7 @@ export const ALGORITHMS = [
 /** Whether the algorithm limits open connections, and not requests over time. */
 export const holdsSeats = (algorithm: string): boolean => algorithm === 'concurrency';
 
-export interface RuleLimit {
+export interface LimitFields {
   /** In the form of a new rule, a text such as `20 / minute` may stand among several limits. */
   readonly limit?: number | string | null | undefined;
   readonly limitName?: string | null | undefined;
@@ -28,7 +28,7 @@ export interface RuleLimit {
   readonly window?: string | null | undefined;
 }
 
-export interface RuleBody extends RuleLimit {
+export interface RuleBody extends LimitFields {
   readonly resource?: string | null | undefined;
   readonly resources?: readonly string[] | undefined;
   readonly methods?: readonly string[] | undefined;
@@ -37,7 +37,7 @@ export interface RuleBody extends RuleLimit {
   readonly subjects?: readonly string[] | undefined;
   readonly algorithm?: string | null | undefined;
   readonly burst?: number | null | undefined;
-  readonly limits?: readonly RuleLimit[] | undefined;
+  readonly limits?: readonly LimitFields[] | undefined;
   readonly action?: string | undefined;
   readonly times?: number | null | undefined;
   readonly status?: number | undefined;
@@ -95,7 +95,7 @@ function limitsOf(rule: RuleBody): string {
   return rule.burst ? `${said} (up to ${count(rule.burst)} at once)` : said;
 }
 
-function limitOf({ limit, limitName, windowSeconds, window }: RuleLimit, algorithm: string): string {
+function limitOf({ limit, limitName, windowSeconds, window }: LimitFields, algorithm: string): string {
   if (typeof limit === 'string') return limit;
   const fallback = limit ? `, ${count(limit)} where the tier has none,` : '';
   const amount = limitName ? `what its tier allows as “${limitName}”${fallback}` : limit ? count(limit) : '…';

@@ -7,10 +7,10 @@ import { unpackText } from '../../core/packed-text.ts';
 import { type CallerRevisions, decodeRevisions } from '../../core/ports/callers.ts';
 import {
   type Announcement,
-  type AnnouncementBoard,
   formatAnnouncement,
   type Published,
   parseAnnouncement,
+  type RulesPointer,
 } from '../../core/ports/region.ts';
 
 // Published parts in Workers KV. The key of a part contains its version, so a read is never stale. One small key holds
@@ -62,9 +62,9 @@ export async function withDeadline<T>(signal: AbortSignal, work: PromiseLike<T>)
   }
 }
 
-export type Copies = Pick<AnnouncementBoard, 'readPublished'>;
+export type Copies = Pick<RulesPointer, 'readPublished'>;
 
-export interface Reading {
+export interface PartSources {
   readonly kv: Kv;
   /** The copies in the region that announced the parts; undefined if no region did. */
   readonly copies: Copies | undefined;
@@ -83,7 +83,7 @@ export interface PublishedContent {
 /** Leaves out parts that neither KV nor Redis has. Throws if KV fails or is too late, and the copies lack a part. */
 export async function readPublished(
   wanted: readonly Published[],
-  reading: Reading,
+  reading: PartSources,
 ): Promise<PublishedContent> {
   const { copies, kvSignal, signal, onError } = reading;
   const fromKv = readFromKv(wanted, reading.kv);

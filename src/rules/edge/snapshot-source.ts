@@ -5,14 +5,13 @@ import type { Snapshot } from '../../core/matching/snapshot.ts';
 import { type CallerRevisions, NO_REVISIONS } from '../../core/ports/callers.ts';
 import {
   type Announcement,
-  type AnnouncementBoard,
   formatAnnouncement,
   type Published,
   parseAnnouncement,
 } from '../../core/ports/region.ts';
 import type { SnapshotSource } from '../../core/ports/snapshot-source.ts';
 import { RULES_LAPSE_MS } from '../../core/regions/placement.ts';
-import { type Kv, type Reading, readCurrent, readPublished, withDeadline } from './published.ts';
+import { type Kv, type PartSources, readCurrent, readPublished, withDeadline } from './published.ts';
 
 /** How often the announcement is read, and how long rules may be used without an answer. */
 const ASK_MS = 250;
@@ -43,9 +42,9 @@ export interface RulesSource extends SnapshotSource {
 }
 
 /** How long to wait, and where to read besides KV. */
-type Waits = Pick<Reading, 'signal' | 'kvSignal' | 'copies'>;
+type Waits = Pick<PartSources, 'signal' | 'kvSignal' | 'copies'>;
 
-const waits = (ms: number, copies: Reading['copies']): Waits => ({
+const waits = (ms: number, copies: PartSources['copies']): Waits => ({
   signal: AbortSignal.timeout(ms),
   kvSignal: AbortSignal.timeout(KV_WAIT_MS),
   copies,
@@ -145,14 +144,14 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
       failedAtMs = now();
     },
 
-    async load({ announced, board }) {
+    async load({ announced, pointer }) {
       const startedAtMs = now();
       const announcement = parseAnnouncement(announced);
       try {
         if (!announcement) throw new Error('the announcement is not understood');
         // This region has missed a publication. The next cron run announces it there.
         if (known && announcement.sequence < known.announcement.sequence) return true;
-        const isLoaded = await bringUpTo(announcement, waits(LOAD_WAIT_MS, board));
+        const isLoaded = await bringUpTo(announcement, waits(LOAD_WAIT_MS, pointer));
         if (isLoaded) {
           confirm(startedAtMs);
           // The request may have given up on this load meanwhile, so the next request may ask again.
@@ -166,16 +165,16 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
       }
     },
 
-    async start(board) {
+    async start(pointer) {
       const startedAtMs = now();
       if (isWithin(failedAtMs, COLD_PAUSE_MS)) return undefined;
-      const how = waits(COLD_WAIT_MS, board);
+      const how = waits(COLD_WAIT_MS, pointer);
       try {
         const found = await Promise.allSettled([
-          board.read(AbortSignal.timeout(COLD_BOARD_MS)).then(parseAnnouncement),
+          pointer.read(AbortSignal.timeout(COLD_BOARD_MS)).then(parseAnnouncement),
           withDeadline(how.kvSignal, readCurrent(kv)),
         ]);
-        const copies = found[0].status === 'fulfilled' ? board : undefined;
+        const copies = found[0].status === 'fulfilled' ? pointer : undefined;
         for (const announcement of newestFirst(found))
           if (await bringUpTo(announcement, { ...how, copies })) {
             // An announcement from KV may be a minute old, so it confirms nothing. The first call to Redis does.

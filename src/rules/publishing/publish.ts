@@ -7,12 +7,12 @@ import type { SharesByRegion } from '../../core/matching/rule.ts';
 import { joinSnapshot, versionOf } from '../../core/matching/stored-snapshot.ts';
 import {
   type Announcement,
-  type AnnouncementBoard,
   type CounterStore,
   CounterStoreError,
   isSameAnnouncement,
   newestAnnouncement,
   parseAnnouncement,
+  type RulesPointer,
 } from '../../core/ports/region.ts';
 import type { WeightedRegion } from '../../core/regions/parts.ts';
 import type { Kv } from '../edge/published.ts';
@@ -21,7 +21,7 @@ import type { Database } from '../tables/repository.ts';
 import { confirmPlacements, forgetPlacements } from './placements.ts';
 import { recordPublication } from './reconcile.ts';
 import { copyTo, publishedText } from './region-copies.ts';
-import type { PublishedContent, RuleReader } from './rule-reader.ts';
+import type { ContentToPublish, RuleReader } from './rule-reader.ts';
 import { byteLength, expectPublishable } from './snapshot-size.ts';
 
 /** For the Redis of one region. Writes may take 2 s; reads must be quick. */
@@ -40,7 +40,7 @@ export interface PublishOptions {
 }
 
 interface PublishedRegion extends WeightedRegion {
-  readonly board: AnnouncementBoard;
+  readonly pointer: RulesPointer;
   readonly store: Pick<CounterStore, 'probe'>;
 }
 
@@ -122,7 +122,9 @@ async function publishOnce(options: PublishOptions, { again = false, repairs, co
     publishedText({ kind: 'rules', version: announcement.rules }, rulesText),
     publishedText({ kind: 'callers', version: announcement.callers }, callersText),
   ];
-  const copying = regions.map(({ board }, i) => copyTo(board, parts, { known: standing[i], again, onError }));
+  const copying = regions.map(({ pointer }, i) =>
+    copyTo(pointer, parts, { known: standing[i], again, onError }),
+  );
   const [broken] = await Promise.all([
     findBroken(options),
     (!again && isKnown('rules')) || writeRules(kv, announcement.rules, rulesText),
@@ -149,7 +151,7 @@ async function publishOnce(options: PublishOptions, { again = false, repairs, co
 }
 
 /** Makes the number higher than those in the regions. It is lower only if the database was restored or replaced. */
-async function readAbove(options: PublishOptions, read: PublishedContent, highest: number) {
+async function readAbove(options: PublishOptions, read: ContentToPublish, highest: number) {
   if (read.sequence > highest) return read;
   const { database } = options;
   // Never sets the sequence back: another publication may have raised it meanwhile.
@@ -183,7 +185,7 @@ function keepNumber(
 
 interface Completion {
   readonly announcement: Announcement;
-  readonly published: PublishedContent;
+  readonly published: ContentToPublish;
   readonly bytes: number;
   /** Whether KV has the announcement already. */
   readonly isWritten: boolean;
@@ -203,9 +205,9 @@ async function complete(options: PublishOptions, completion: Completion): Promis
 /** Null for a region that does not answer. */
 function readBoards({ regions, onError }: Pick<PublishOptions, 'regions' | 'onError'>) {
   return Promise.all(
-    regions.map(async ({ name, board }): Promise<Announcement | undefined | null> => {
+    regions.map(async ({ name, pointer }): Promise<Announcement | undefined | null> => {
       try {
-        return parseAnnouncement(await board.read(AbortSignal.timeout(READ_MS)));
+        return parseAnnouncement(await pointer.read(AbortSignal.timeout(READ_MS)));
       } catch (error) {
         onError(error, name);
         return null;
@@ -233,12 +235,12 @@ function findBroken({ regions, onError }: Pick<PublishOptions, 'regions' | 'onEr
 }
 
 async function announce(
-  { name, board }: PublishedRegion,
+  { name, pointer }: PublishedRegion,
   announcement: Announcement,
   onError: PublishOptions['onError'],
 ): Promise<Announced> {
   try {
-    await board.write(announcement, AbortSignal.timeout(ANNOUNCE_MS));
+    await pointer.write(announcement, AbortSignal.timeout(ANNOUNCE_MS));
     return { name, announced: true };
   } catch (error) {
     const broken = brokenBy(error, name, onError);

@@ -119,9 +119,9 @@ function isAmiss(standing: readonly Standing[], seen: Look | undefined): boolean
 
 const readRegions = ({ regions, onError }: PublishOptions): Promise<Standing[]> =>
   Promise.all(
-    regions.map(async ({ board }) => {
+    regions.map(async ({ pointer }) => {
       try {
-        const text = await board.read(AbortSignal.timeout(READ_MS));
+        const text = await pointer.read(AbortSignal.timeout(READ_MS));
         return { isRead: true, announcement: parseAnnouncement(text) };
       } catch (error) {
         onError(error);

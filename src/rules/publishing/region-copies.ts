@@ -2,7 +2,7 @@
 // while KV may take a minute to have them everywhere. They are a second source: nothing fails without them.
 
 import { packText } from '../../core/packed-text.ts';
-import type { Announcement, AnnouncementBoard, PackedText, Published } from '../../core/ports/region.ts';
+import type { Announcement, PackedText, Published, RulesPointer } from '../../core/ports/region.ts';
 
 /** For one region. Short, because the announcement waits for it. */
 const COPY_MS = 2_000;
@@ -34,7 +34,7 @@ export interface HowToCopy {
 }
 
 export async function copyTo(
-  board: Pick<AnnouncementBoard, 'writeParts'>,
+  pointer: Pick<RulesPointer, 'writeParts'>,
   parts: readonly PublishedText[],
   { known, again, onError }: HowToCopy,
 ): Promise<void> {
@@ -43,7 +43,7 @@ export async function copyTo(
   try {
     const packed = await Promise.all(missing.map(({ pack }) => pack()));
     const fitting = packed.filter((part) => part.packed.length <= MAX_PACKED);
-    if (fitting.length > 0) await board.writeParts(fitting, AbortSignal.timeout(COPY_MS));
+    if (fitting.length > 0) await pointer.writeParts(fitting, AbortSignal.timeout(COPY_MS));
     if (fitting.length < packed.length) throw new Error('too large for a copy in Redis: only KV has it');
   } catch (error) {
     onError(error);

@@ -17,7 +17,7 @@ import { type Mark, selectMark } from './reconcile.ts';
 /** With more changed rules than this, one query reads all rules. */
 const MAX_BY_ID = 500;
 
-export interface PublishedContent {
+export interface ContentToPublish {
   readonly sequence: number;
   readonly mark: Mark;
   readonly content: SnapshotContent;
@@ -31,7 +31,7 @@ export interface PublishedContent {
 
 export interface RuleReader {
   /** `shares`: the configured shares; `configured`: the shares, and all other configuration outside the tables. */
-  read(shares: SharesByRegion, configured?: string): Promise<PublishedContent>;
+  read(shares: SharesByRegion, configured?: string): Promise<ContentToPublish>;
 }
 
 const NOTHING_SPECIAL: OriginPolicy = { allowsPrivate: false, allowsPlainHttp: false, services: [] };
@@ -134,7 +134,7 @@ function toContent(
   read: readonly KnownRule[],
   otherRows: OtherRows,
   origins: OriginPolicy,
-): Omit<PublishedContent, 'sequence' | 'mark' | 'callers'> {
+): Omit<ContentToPublish, 'sequence' | 'mark' | 'callers'> {
   const parsed = read.filter((known) => 'rule' in known);
   const bad = read.flatMap((known) => ('rejected' in known ? [known.rejected] : []));
   const rules = parsed.map(({ rule }) => rule);

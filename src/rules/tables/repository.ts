@@ -22,7 +22,7 @@ export interface PageRequest {
   readonly after?: readonly string[] | undefined;
 }
 
-export interface Page {
+export interface RowPage {
   readonly rows: readonly Row[];
   /** Where the next page begins; undefined: this is the last one. */
   readonly next: readonly string[] | undefined;
@@ -40,7 +40,7 @@ export function createRepository(database: Database, { table, id, order }: Repos
     and(eq(id, target.id), target.revisions && inArray(table.revision, [...target.revisions]));
 
   return {
-    async page({ where: filters, limit, after }: PageRequest): Promise<Page> {
+    async page({ where: filters, limit, after }: PageRequest): Promise<RowPage> {
       const found = await database
         .select({ row: getTableColumns(table), position: positionOf(order) })
         .from(table)

@@ -2,12 +2,12 @@
 import { longestMs, windowAt } from '../calendar.ts';
 import type { Algorithm } from './algorithm.ts';
 
-export interface State {
+export interface FixedWindowState {
   readonly endMs: number;
   readonly used: number;
 }
 
-export const fixedWindow: Algorithm<State> = {
+export const fixedWindow: Algorithm<FixedWindowState> = {
   traits: {
     hasCalendar: true,
     countsUnits: true,

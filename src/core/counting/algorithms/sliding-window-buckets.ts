@@ -4,7 +4,7 @@ import type { Algorithm, Params } from './algorithm.ts';
 
 const DEFAULT_BUCKETS = 10;
 
-export interface State {
+export interface WindowBucketsState {
   /** Number of the current bucket. */
   readonly number: number;
   /** Units in the current bucket, the one before, … back to the one at the edge. */
@@ -17,10 +17,10 @@ const bucketMs = ({ windowMs, extra = DEFAULT_BUCKETS }: Pick<Params, 'windowMs'
 const keptBuckets = (params: Pick<Params, 'windowMs' | 'extra'>) =>
   Math.ceil(params.windowMs / bucketMs(params)) + 1;
 const sum = (used: readonly number[]) => used.reduce((total, units) => total + units, 0);
-const leavesAtMs = (state: State, place: number, params: Params) =>
+const leavesAtMs = (state: WindowBucketsState, place: number, params: Params) =>
   (state.number - place + keptBuckets(params)) * bucketMs(params);
 
-export const slidingWindowBuckets: Algorithm<State> = {
+export const slidingWindowBuckets: Algorithm<WindowBucketsState> = {
   traits: {
     extra: 'buckets',
     // This is longer than a window and a bucket if the window is not a multiple of the bucket.

@@ -2,13 +2,13 @@
 // how much of it is still inside. All terms are multiplied by the window, so they stay whole.
 import { type Algorithm, ceilDivide, floorDivide } from './algorithm.ts';
 
-export interface State {
+export interface WindowCounterState {
   readonly startMs: number;
   readonly current: number;
   readonly previous: number;
 }
 
-export const slidingWindowCounter: Algorithm<State> = {
+export const slidingWindowCounter: Algorithm<WindowCounterState> = {
   traits: {
     roundsEachPart: true,
     chargeLastsMs: ({ windowMs }) => 2 * windowMs,
@@ -47,7 +47,7 @@ export const slidingWindowCounter: Algorithm<State> = {
   },
 };
 
-function roll(seen: State | undefined, startMs: number, windowMs: number): State {
+function roll(seen: WindowCounterState | undefined, startMs: number, windowMs: number): WindowCounterState {
   const isEmpty = !seen || seen.current + seen.previous === 0;
   if (isEmpty || Math.abs(seen.startMs - startMs) > windowMs) return { startMs, current: 0, previous: 0 };
   if (seen.startMs < startMs) return { startMs, current: 0, previous: seen.current };

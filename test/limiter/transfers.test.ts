@@ -1,10 +1,10 @@
 // When a region asks others for their parts of a subject, how it uses them, and for how long.
 import { describe, expect, it, vi } from 'vitest';
 import { IDLE_MS } from '../../src/core/counting/transfer.ts';
-import { atMs, HELD_MS, open, TERM_MS } from './cessions-harness.ts';
 import { DEADLINE_MS, hangingRun, LATE_MS } from './fake-regions.ts';
 import { useFakeTime } from './limiter-harness.ts';
 import { place } from './placed.ts';
+import { atMs, HELD_MS, open, TERM_MS } from './transfers-harness.ts';
 
 useFakeTime();
 
@@ -68,8 +68,8 @@ describe('a region asks the others for their parts', () => {
     const both = [place({ us: 2, eu: 2 }, { id: 'one' }), place({ us: 2, eu: 2 }, { id: 'two' })];
     for (let i = 0; i < 2; i += 1) await request(both);
     await settle();
-    const cedes = eu.calls.filter(({ operation }) => operation === 'cede');
-    expect(cedes.map(({ checks }) => checks.map(({ id }) => id))).toEqual([['one', 'two']]);
+    const transfers = eu.calls.filter(({ operation }) => operation === 'transfer');
+    expect(transfers.map(({ checks }) => checks.map(({ id }) => id))).toEqual([['one', 'two']]);
   });
 
   it('but not if the rule does not spill, or has only one part', async () => {
@@ -101,10 +101,10 @@ describe('a region asks the others for their parts', () => {
     const { request, settle, eu } = open();
     eu.does.run = hangingRun;
     for (let i = 0; i < 30; i += 1) await request([place({ us: 1, eu: 1 }, { id: `r${i}` })]);
-    expect(eu.inFlight()).toEqual(Array(20).fill('eu cede'));
+    expect(eu.inFlight()).toEqual(Array(20).fill('eu transfer'));
     await settle();
     await request([place({ us: 1, eu: 1 }, { id: 'next' })]);
-    expect(eu.inFlight()).toEqual(['eu cede']);
+    expect(eu.inFlight()).toEqual(['eu transfer']);
     await settle();
   });
 });
@@ -130,7 +130,7 @@ describe('a region that is asked for its part', () => {
     const { run } = eu.does;
     let failed = 0;
     eu.does.run = (call, signal) => {
-      if (call.operation !== 'cede') return run(call, signal);
+      if (call.operation !== 'transfer') return run(call, signal);
       failed += 1;
       return Promise.reject(new Error('gone'));
     };
@@ -148,12 +148,12 @@ describe('a region that is asked for its part', () => {
     expect(await send(1)).toMatchObject({ charged: [{ check: { limit: 30 } }] });
   });
 
-  it('and whose answer is lost tells the next request that it has ceded the part', async () => {
+  it('and whose answer is lost tells the next request that it has transferred the part', async () => {
     const { send, asked, eu, us } = open({ us: 2, eu: 2 });
     const { run } = eu.does;
     eu.does.run = async (call, signal) => {
       const answer = await run(call, signal);
-      return call.operation === 'cede' ? hangingRun(call, signal) : answer;
+      return call.operation === 'transfer' ? hangingRun(call, signal) : answer;
     };
     expect(await send(2)).toMatchObject({ charged: [{ check: { limit: 2 } }] });
     expect(asked()).toEqual(['eu']);
@@ -165,14 +165,14 @@ describe('a region that is asked for its part', () => {
   });
 });
 
-describe('a part that another region has ceded', () => {
+describe('a part that another region has transferred', () => {
   const used = async () => {
     const opened = open();
     await opened.send(5);
     return opened;
   };
 
-  it('is used until the term ends, and the region that ceded it counts nothing until the hold ends', async () => {
+  it('is used until the term ends, and the region that transferred it counts nothing until the hold ends', async () => {
     const { send, createIsolate } = await used();
     atMs(TERM_MS - 1);
     expect(await send(1)).toMatchObject({ charged: [{ check: { limit: 30 } }] });
@@ -216,7 +216,7 @@ describe('a part that another region has ceded', () => {
   });
 });
 
-it('a denied request does not ask for parts that its home still has, even if the term is ending', async () => {
+it('a denied request does not ask for parts that its owner still has, even if the term is ending', async () => {
   const { send, request, asked, settle } = open();
   await send(5);
   atMs(TERM_MS - 10_000);

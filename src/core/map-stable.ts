@@ -5,7 +5,7 @@
  * optimised code, `map` makes another kind of array than before. V8 would then compile all functions that get such an
  * array a second time.
  */
-export function eachAs<T, U>(list: readonly T[], toOther: (one: T, i: number) => U): U[] {
+export function mapStable<T, U>(list: readonly T[], toOther: (one: T, i: number) => U): U[] {
   const [first] = list;
   if (first !== undefined && list.length === 1) return [toOther(first, 0)];
   const others: U[] = [];

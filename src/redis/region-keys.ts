@@ -4,13 +4,13 @@ import announce from '../../lua/announce.lua';
 import census from '../../lua/census.lua';
 import { ANNOUNCEMENT_KEY, CENSUS_KEY, publishedKey } from '../core/counting/keys.ts';
 import {
-  type AnnouncementBoard,
-  type CensusBoard,
   CHECK_RECORD_MS,
   type CheckRecords,
   CounterStoreError,
   formatAnnouncement,
+  type IsolateCount,
   isIsolateCount,
+  type RulesPointer,
 } from '../core/ports/region.ts';
 import type { Client } from './client.ts';
 
@@ -18,7 +18,7 @@ import type { Client } from './client.ts';
 const TTL_MS = 3 * 24 * 3_600_000;
 const PART_TTL_MS = TTL_MS;
 
-export function createAnnouncementBoard(client: Client): AnnouncementBoard {
+export function createRulesPointer(client: Client): RulesPointer {
   return {
     async read(signal) {
       const text: unknown = await client.command(signal, ['GET', ANNOUNCEMENT_KEY]);
@@ -57,7 +57,7 @@ const isTextOrNone = (text: unknown): text is string | null => text === null || 
 /** Isolates report once a minute. One that missed a minute still counts; one that missed two does not. */
 const KEEP_MS = 150_000;
 
-export function createCensusBoard(client: Pick<Client, 'command'>): CensusBoard {
+export function createIsolateCount(client: Pick<Client, 'command'>): IsolateCount {
   return {
     async present(isolateId, signal) {
       // Sends the whole script, because it runs once a minute. A SHA would need a retry when Redis has lost the script.

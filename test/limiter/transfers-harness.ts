@@ -1,4 +1,4 @@
-// Three regions in memory, in fake time, that cede parts of one counter to each other.
+// Three regions in memory, in fake time, that transfer parts of one counter to each other.
 import { vi } from 'vitest';
 import type { CounterCall } from '../../src/core/ports/region.ts';
 import { createRegionalCount } from '../../src/limiter/count.ts';
@@ -7,7 +7,7 @@ import { createLeaseBook } from '../../src/limiter/leases.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
 import { createKnownDenials } from '../../src/limiter/memory.ts';
 import type { PlacedCheck } from '../../src/limiter/next-region.ts';
-import { createCessions } from '../../src/limiter/transfers.ts';
+import { createTransfers } from '../../src/limiter/transfers.ts';
 import { DEADLINE_MS, START_MS } from './fake-regions.ts';
 import { settleAll, timed } from './limiter-harness.ts';
 import { createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
@@ -36,7 +36,7 @@ export function open(
     const regional = createRegionalCount({
       now,
       denials: createKnownDenials(),
-      cessions: createCessions(now),
+      transfers: createTransfers(now),
       leases: createLeaseBook(now),
     });
     const request = async (checks: readonly PlacedCheck[] = [placed]) => {
@@ -66,7 +66,7 @@ export function open(
     await settle();
     return last;
   };
-  const asked = (operation: CounterCall['operation'] = 'cede') =>
+  const asked = (operation: CounterCall['operation'] = 'transfer') =>
     regions.flatMap(({ name, calls }) =>
       calls.filter((call) => call.operation === operation).map(() => name),
     );

@@ -2,7 +2,7 @@
 
 import metrics from '../../lua/metrics.lua';
 import { ANNOUNCEMENT_KEY, CENSUS_KEY, METRICS_KEY, reportKey } from '../core/counting/keys.ts';
-import { CounterStoreError, type IsolateReport, type MetricsBoard } from '../core/ports/region.ts';
+import { CounterStoreError, type IsolateReport, type MetricsStore } from '../core/ports/region.ts';
 import { isNamed } from '../core/telemetry/metrics.ts';
 import type { Client } from './client.ts';
 
@@ -14,9 +14,9 @@ const MAX_SERIES = 5_000;
 /** The most reports that the board reads. It takes the last ones, because the census lists the newest isolates last. */
 const MAX_REPORTS = 500;
 
-export function createMetricsBoard(client: Client): MetricsBoard {
+export function createMetricsStore(client: Client): MetricsStore {
   return {
-    async handOver({ isolateId, number, sums, report }, signal) {
+    async flush({ isolateId, number, sums, report }, signal) {
       const always = sums.filter(([series]) => !isNamed(series));
       const named = sums.filter(([series]) => isNamed(series));
       const ordered = [...always, ...named];

@@ -1,10 +1,10 @@
 // The sums of a region: what isolates add, once for each batch, what that costs, and how they are read.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { METRICS_KEY, reportKey } from '../../src/core/counting/keys.ts';
-import type { MetricsBatch, MetricsBoard } from '../../src/core/ports/region.ts';
-import { createCensusBoard } from '../../src/redis/boards.ts';
+import type { MetricsBatch, MetricsStore } from '../../src/core/ports/region.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
-import { createMetricsBoard } from '../../src/redis/metrics-board.ts';
+import { createMetricsStore } from '../../src/redis/metrics-store.ts';
+import { createIsolateCount } from '../../src/redis/region-keys.ts';
 import { startUpstash, type Upstash } from './lua-engine.ts';
 
 const DAY_MS = 86_400_000;
@@ -13,11 +13,11 @@ const report = { atMs: 1_800_000_000_000, breakers: { us: 'closed' }, rulesAgeMs
 
 let upstash: Upstash;
 let client: Client;
-let board: MetricsBoard;
+let pointer: MetricsStore;
 beforeAll(async () => {
   upstash = await startUpstash('metrics');
   client = createClient({ url: upstash.gateway.url, token: 'token' });
-  board = createMetricsBoard(client);
+  pointer = createMetricsStore(client);
 });
 afterAll(() => upstash.stop());
 beforeEach(() => client.send(signal(), (redis) => redis.flushall()));
@@ -29,8 +29,8 @@ const batchOf = (number: number, sums: MetricsBatch['sums'], changes: Partial<Me
   report,
   ...changes,
 });
-const hand = (batch: MetricsBatch) => board.handOver(batch, signal());
-const sums = async () => Object.fromEntries((await board.read(signal())).sums);
+const hand = (batch: MetricsBatch) => pointer.flush(batch, signal());
+const sums = async () => Object.fromEntries((await pointer.read(signal())).sums);
 const billed = async (work: () => Promise<unknown>) => {
   const before = (await upstash.gateway.stats()).billed;
   await work();
@@ -118,18 +118,18 @@ describe('the sums of a region', () => {
 
 describe('a reader of the sums', () => {
   it('gets the last report of each isolate in the census', async () => {
-    const census = createCensusBoard(client);
+    const census = createIsolateCount(client);
     for (const id of ['a', 'b']) await census.present(id, signal());
     await hand(batchOf(1, [['billed\tus', 1]]));
     const told = { ...report, breakers: { us: 'open' }, rulesAgeMs: 5_000 };
     await hand(batchOf(2, [['billed\tus', 1]], { report: told }));
-    const { reports, isolateCount } = await board.read(signal());
+    const { reports, isolateCount } = await pointer.read(signal());
     expect(isolateCount).toBe(2);
     expect([...reports]).toEqual([['a', told]]);
   });
 
   it('finds nothing if nothing was handed over', async () => {
-    const { sums: none, isolateCount, announced } = await board.read(signal());
+    const { sums: none, isolateCount, announced } = await pointer.read(signal());
     expect([none.size, isolateCount, announced]).toEqual([0, 0, undefined]);
   });
 });

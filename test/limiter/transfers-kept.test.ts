@@ -1,4 +1,4 @@
-// Whatever regions cede to one another, whenever callers come, and whatever is lost on the way: all regions together
+// Whatever regions transfer to one another, whenever callers come, and whatever is lost on the way: all regions together
 // never admit more than the limit. The real code, on counters in memory, in fake time.
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
@@ -11,7 +11,7 @@ import { createLeaseBook } from '../../src/limiter/leases.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
 import { createKnownDenials } from '../../src/limiter/memory.ts';
 import { createPlacing } from '../../src/limiter/next-region.ts';
-import { createCessions } from '../../src/limiter/transfers.ts';
+import { createTransfers } from '../../src/limiter/transfers.ts';
 import { type Admission, DEFINITIONS, isBucket } from '../core/whole-limit.ts';
 import { rounds } from '../rounds.ts';
 import { createRandom } from './denial-systems.ts';
@@ -62,7 +62,7 @@ async function play({ seed, check, shares, history, longestMs, lost }: World) {
   );
   for (const region of regions) looseCalls(region, lost, random);
   const isolates = [0, 1, 2].flatMap((nearest) =>
-    [0, 1].map(() => ({ nearest, cessions: createCessions(now), denials: createKnownDenials() })),
+    [0, 1].map(() => ({ nearest, transfers: createTransfers(now), denials: createKnownDenials() })),
   );
   const placing = createPlacing(shares, now);
   const admitted: Admission[] = [];
@@ -123,11 +123,11 @@ const anyHistory = (windowMs: number): fc.Arbitrary<Step[]> =>
 const endOfTerm = (windowMs: number): fc.Arbitrary<Step[]> =>
   fc
     .record({
-      home: fc.nat({ max: 2 }),
+      owner: fc.nat({ max: 2 }),
       beforeMs: fc.nat({ max: 300 }),
       afterMs: fc.array(fc.nat({ max: windowMs }), { minLength: 3, maxLength: 12 }),
     })
-    .map(({ home, beforeMs, afterMs }) => {
+    .map(({ owner, beforeMs, afterMs }) => {
       const at = (region: number, requests: number, ms: number) => ({
         region: region % 3,
         isolate: 0,
@@ -136,10 +136,10 @@ const endOfTerm = (windowMs: number): fc.Arbitrary<Step[]> =>
       });
       const termMs = Math.max(30_000, 4 * windowMs);
       return [
-        ...Array.from({ length: 20 }, () => at(home, 1, 20)),
-        at(home, 1, termMs - 400 - beforeMs),
-        at(home, 30, beforeMs),
-        ...afterMs.flatMap((ms) => [at(home, 15, 0), at(home + 1, 15, 0), at(home + 2, 15, ms)]),
+        ...Array.from({ length: 20 }, () => at(owner, 1, 20)),
+        at(owner, 1, termMs - 400 - beforeMs),
+        at(owner, 30, beforeMs),
+        ...afterMs.flatMap((ms) => [at(owner, 15, 0), at(owner + 1, 15, 0), at(owner + 2, 15, ms)]),
       ];
     });
 
@@ -167,14 +167,14 @@ const worlds = (algorithm: AlgorithmId): fc.Arbitrary<World> =>
     );
 
 describe.each(ALGORITHM_IDS.filter((id) => id !== 'concurrency'))(
-  'regions that cede parts of %s',
+  'regions that transfer parts of %s',
   (algorithm) => {
     it('together never admit more than the limit', async () => {
-      let ceded = 0;
+      let transferred = 0;
       await fc.assert(
         fc.asyncProperty(worlds(algorithm), async (world) => {
           const { admitted, isCeded } = await play(world);
-          ceded += Number(isCeded);
+          transferred += Number(isCeded);
           const { limit, windowMs, extra, cost } = world.check;
           const rule = { algorithm, limit, windowMs, extra, cost };
           for (const [i, { atMs }] of admitted.entries())
@@ -183,7 +183,7 @@ describe.each(ALGORITHM_IDS.filter((id) => id !== 'concurrency'))(
         { numRuns: rounds(8, 400), endOnFailure: true },
       );
       // Otherwise this would have tested nothing.
-      expect(ceded).toBeGreaterThan(0);
+      expect(transferred).toBeGreaterThan(0);
     });
   },
 );
