@@ -6,7 +6,7 @@ import { buildWorker } from './bundle.ts';
 import { measureModules } from './module-sizes.ts';
 
 /** A larger gateway makes every cold start slower. */
-const GATEWAY_KIB = 102;
+const GATEWAY_KIB = 103;
 const ALL_KIB = 378;
 
 function hold(what: string, kib: number, budgetKib: number): void {
