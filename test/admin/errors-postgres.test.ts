@@ -78,11 +78,11 @@ describe('an error of Postgres', () => {
       code: 'refused-by-database',
       detail: 'It breaks rules_limit_is_positive.',
     });
-    const missing = await errorOf(database.execute(sql`insert into weir.rules (resource) values ('/x')`));
+    const missing = await errorOf(database.execute(sql`insert into weir.tiers default values`));
     expect(postgresProblem(missing)).toMatchObject({
       status: 400,
       code: 'refused-by-database',
-      detail: 'It breaks scope.',
+      detail: 'It breaks name.',
     });
   });
 

@@ -118,7 +118,7 @@ const bugs = ({ lines }: Told) => lines.filter((line) => line.includes('"event":
 
 /** Passing the request on is what these do. If they fail, nobody else can do it. */
 const PASSES_ON =
-  /^services\.origins\.forward$|^proxy\/origins\.ts (proxy|create\w+)$|^wiring\/isolate\.ts createOrigins$/;
+  /^services\.origins\.forward$|^proxy\/origins\.ts (proxy|parseOrigin|create\w+)$|^wiring\/isolate\.ts createOrigins$/;
 /** The sum of all that is tested here, and the guard itself. */
 const WHOLE =
   / (handleGateway|passUncounted|passAndFollowUp|clock|forward|readAnswer|passPlainly|attempt|attemptLater|reportBug|runAfterResponse)$/;

@@ -77,7 +77,7 @@ export function parseOrigin(text: string): Origin | undefined {
 }
 
 /** Names of one machine or of a private network (RFC 6761, 6762, 8375; ICANN for `internal`). */
-const PRIVATE_NAMES = /(^|\.)(localhost|local|internal|intranet|lan|owner\.arpa)$/;
+const PRIVATE_NAMES = /(^|\.)(localhost|local|internal|intranet|lan|home\.arpa)$/;
 
 /** Dots at the end of a name do not change it for most servers. Without a pattern, which would take quadratic time. */
 export function withoutDots(host: string): string {
