@@ -23,7 +23,7 @@ import type { Regions } from '../limiter/region-calls.ts';
 
 const KEEP_MS = 1_000;
 const MAX_KEPT = 100;
-/** Per second and isolate. Addresses share them fairly: see fair-budget.ts. */
+/** Per second and isolate. Addresses share them fairly: see allowance.ts. */
 const MAX_PEEKS = 50;
 /** Nobody holds a seat with this id: no random id looks like it. */
 const noSeat = () => '-'.repeat(16);

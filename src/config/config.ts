@@ -50,7 +50,7 @@ export function originPolicyOf(
   };
 }
 
-/** Undefined if Weir can use the origin, or if config-variables.ts reports its problem. */
+/** Undefined if Weir can use the origin, or if variables.ts reports its problem. */
 export function originUrlProblem(
   text: string | undefined,
   { allowsPrivate, services }: OriginPolicy,

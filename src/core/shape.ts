@@ -1,7 +1,7 @@
 // Parses data from outside (a variable, a value in KV). Problems name the field, never its value. The gateway uses this
 // instead of zod, because evaluating zod takes longer than all the rest of an isolate's start.
 
-/** The beginning of a text from outside. An error quotes no more of it: whoever sends a megabyte knows what it was. */
+/** The beginning of a text from outside. An error quotes no more of it: the sender knows the rest. */
 export const quoted = (text: string, most = 100): string =>
   text.length <= most ? text : `${text.slice(0, most - 1)}…`;
 

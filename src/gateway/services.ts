@@ -1,4 +1,4 @@
-// The interfaces that the HTTP side needs. wiring.ts provides the real parts.
+// The interfaces that the HTTP side needs. wiring/isolate.ts provides the real parts.
 import type { ExecutionContext } from 'hono';
 import type { CheckOptions } from '../checks/checks.ts';
 import type { AttemptGuard } from '../core/ports/callers.ts';

@@ -5,7 +5,7 @@ import { createBoundedCache } from '../core/bounded-cache.ts';
 
 // A budget per second that its holders share fairly: a holder gets one more unit while it has taken fewer units in this
 // second than the budget has left. So one holder alone gets half of the budget, and n greedy holders together leave one
-// part in n + 1 for whoever comes next.
+// part in n + 1 for the next holder.
 
 export interface FairBudget {
   /** Undefined if the holder has had its part. Otherwise the unit is taken, and this function gives it back. */

@@ -26,7 +26,7 @@ import { hashApiKey, isWellFormedKey } from './api-key.ts';
 
 /**
  * This time plus the caching time of isolates and KV is shorter than the time for which the publisher publishes a
- * change (recent-callers.ts).
+ * change (content.ts).
  */
 const RECORD_TTL_SECONDS = 600;
 

@@ -195,7 +195,7 @@ export interface CountRequest extends DecisionRequest {
    */
   readonly expected?: string | undefined;
   readonly deadline: Deadline;
-  /** See known-denials.ts. */
+  /** See memory.ts. */
   readonly announcement: string;
 }
 

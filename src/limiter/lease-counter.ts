@@ -6,7 +6,7 @@ import type { RuleCheck } from '../core/matching/plan.ts';
 import type { LeasePace } from './lease-upkeep.ts';
 import type { LimiterRegion } from './region-calls.ts';
 
-// Measures how fast this isolate and all isolates use a counter, and what is left in the counter. lease-terms.ts uses
+// Measures how fast this isolate and all isolates use a counter, and what is left in the counter. lease-upkeep.ts uses
 // these numbers.
 
 export interface Measured {

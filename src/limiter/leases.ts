@@ -281,7 +281,7 @@ export interface Leasing {
 }
 
 export interface LeasingOptions extends LeaseUpkeepOptions {
-  /** See known-denials.ts. */
+  /** See memory.ts. */
   readonly announcement: () => string;
 }
 

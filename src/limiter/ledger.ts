@@ -95,7 +95,7 @@ export class Ledger {
     else this.#spent = added(this.#spent, charge);
   }
 
-  /** A leased unit pays for the check: see lease-book.ts. */
+  /** A leased unit pays for the check: see leases.ts. */
   noteLeased(charge: Charge, putBack: () => void): void {
     this.#leased = added(this.#leased, { charge, putBack });
   }

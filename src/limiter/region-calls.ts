@@ -26,7 +26,7 @@ import type { Transfers } from './transfers.ts';
 /** A region as the limiter sees it. */
 export interface LimiterRegion {
   readonly name: string;
-  /** The other regions, nearest to this one first. They stand in for this one in this order: see stand-in.ts. */
+  /** The other regions, nearest to this one first. They stand in for this one in this order: see next-region.ts. */
   readonly neighbours: readonly string[];
   readonly store: CounterStore;
   readonly pointer: RulesPointer;

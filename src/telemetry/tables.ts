@@ -1,5 +1,5 @@
 // The tables of denials and usage, as Drizzle sees them. People do not edit these rows, so no row has a revision or a
-// history. Only write-records.ts, retention, alerts and the queries of the admin route use them.
+// history. Only store.ts, retention, alerts and the queries of the admin route use them.
 import { sql } from 'drizzle-orm';
 import { bigint, check, index, integer, jsonb, primaryKey, text, timestamp, uuid } from 'drizzle-orm/pg-core';
 import { weir } from '../rules/tables/columns.ts';
@@ -99,7 +99,7 @@ export const recordBatches = weir.table(
   (table) => [index('record_batches_written_at').on(table.writtenAt)],
 );
 
-/** Sums of metrics that isolates could hand over to no region. See metrics-flush.ts. */
+/** Sums of metrics that isolates could hand over to no region. See flush.ts. */
 export const metricSums = weir.table(
   'metric_sums',
   { series: text().primaryKey(), amount: whole().notNull(), at: moment().notNull().defaultNow() },

@@ -1,6 +1,6 @@
 // docs/architecture.md tells where things are: its list of rooms is complete, and every file that it names exists.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { basename, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 
@@ -24,6 +24,23 @@ it('every file that the page names exists', () => {
   expect(named.length).toBeGreaterThan(20);
   const isThere = (file: string) => existsSync(`${ROOT}/src/${file}`) || existsSync(`${ROOT}/${file}`);
   expect(named.filter((file) => !isThere(file))).toEqual([]);
+});
+
+it('every source that a comment in src names exists', () => {
+  const comments = (file: string) =>
+    readFileSync(`${ROOT}/${file}`, 'utf8').match(/^\s*(?:\/\/|\*|\/\*).*$/gm) ?? [];
+  const isThere = new Set(
+    ['src', 'lua', 'test', 'local', 'page']
+      .flatMap((folder) => readdirSync(`${ROOT}/${folder}`, { recursive: true, encoding: 'utf8' }))
+      .map((file) => basename(file)),
+  );
+  const named = sources.flatMap((file) =>
+    comments(file).flatMap((line) =>
+      [...line.matchAll(/(?<![\w.'-])([a-z][a-z-]*\.tsx?)\b/g)].map(([, name]) => name ?? ''),
+    ),
+  );
+  expect(named.length).toBeGreaterThan(20);
+  expect(named.filter((name) => !isThere.has(name))).toEqual([]);
 });
 
 describe('the house stays small', () => {

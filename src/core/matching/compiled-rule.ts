@@ -37,11 +37,11 @@ export interface PublishedRule extends Rule {
 /** One limit of a rule, with all fields of the rule. */
 export type CompiledRule = PublishedRule &
   RuleLimit & {
-    /** A bound on all values that a client chooses (variants.ts), beside a counter of the same rule. */
+    /** A bound on all values that a client chooses, beside a counter of the same rule. */
     readonly isBound?: true;
-    /** The route and method that have this counter for themselves (variants.ts). */
+    /** The route and method that have this counter for themselves. */
     readonly variant?: string;
-    /** For a check without a request: whoever has its id can give the charge back. */
+    /** For a check without a request: its id is all that is needed to give the charge back. */
     readonly isReturnable?: true;
   };
 

@@ -109,7 +109,7 @@ export function multiplied(
 export interface MatchRequest {
   /** Canonical, for matching. */
   readonly matchPath: string;
-  /** The path without its file extension, if rules for that path apply as well (file-extensions.ts). */
+  /** The path without its file extension, if rules for that path apply as well (path.ts). */
   readonly otherPath?: string | undefined;
   readonly method: string;
   readonly caller: Caller;

@@ -8,7 +8,7 @@ export interface Probe {
   readonly expected: string;
   /** The last confirmation is too old: a region must confirm the rules before they decide. */
   readonly isOverdue: boolean;
-  /** The last confirmation is so old that the rules decide only if no newer rules can be loaded: see terms.ts. */
+  /** The last confirmation is so old that the rules decide only if no newer rules can be loaded: see placement.ts. */
   readonly isLapsed: boolean;
   readonly askedAtMs: number;
 }

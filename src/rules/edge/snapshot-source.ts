@@ -1,5 +1,5 @@
 // The rules of this isolate, kept in memory. The announcement in Redis confirms them. The isolate mostly reads it in
-// calls that count checks. When the announcement changes, the isolate reads the new parts (read-published.ts).
+// calls that count checks. When the announcement changes, the isolate reads the new parts (published.ts).
 
 import type { Snapshot } from '../../core/matching/snapshot.ts';
 import { type CallerRevisions, NO_REVISIONS } from '../../core/ports/callers.ts';
