@@ -39,6 +39,8 @@ import {
 export interface Verdict {
   readonly check: RuleCheck;
   readonly outcome?: Outcome | undefined;
+  /** The region did not get the time that an answer takes. That it has not answered says nothing about it. */
+  readonly isTooLate?: boolean | undefined;
 }
 
 /** A check that is not decided yet. */
@@ -102,6 +104,9 @@ export function setVerdict(one: Pending, region: string, verdict: Verdict): void
 
 export const isUnanswered = (verdict: Verdict | undefined): boolean =>
   verdict !== undefined && verdict.outcome === undefined;
+
+/** The region had enough time, and did not answer. */
+export const isFailure = (verdict: Verdict): boolean => isUnanswered(verdict) && verdict.isTooLate !== true;
 
 const denied = ({ verdicts }: Pending): Outcome[] =>
   [...verdicts.values()].flatMap(({ outcome }) => outcome ?? []);

@@ -5,7 +5,7 @@ import { type RuleCheck, standInAt } from '../core/matching/plan.ts';
 import type { SharesByRegion, Split } from '../core/matching/rule.ts';
 import { isUsable } from '../core/regions/parts.ts';
 import { createPlacements, type Placement, type Placements, wholeAt } from '../core/regions/placement.ts';
-import { isUnanswered, type Pending, setVerdict, type Turn } from './count.ts';
+import { isFailure, type Pending, setVerdict, type Turn } from './count.ts';
 import type { KnownDenials } from './memory.ts';
 import type { LimiterRegion, Regions } from './region-calls.ts';
 import type { TransferRequest, Transfers } from './transfers.ts';
@@ -35,7 +35,7 @@ export function standInOf(
   const name = transfers.ownerOf(placed);
   const owner = regions.find((region) => region.name === name);
   const answers = [...verdicts.values()];
-  const hasFailed = !owner || answers.some(isUnanswered) || regions.some((region) => !isClosed(region));
+  const hasFailed = !owner || answers.some(isFailure) || regions.some((region) => !isClosed(region));
   if (!hasFailed || answers.some(({ outcome }) => outcome)) return undefined;
   // A region that was removed has no neighbours. The order of names is the same for all isolates, too.
   const order = owner?.neighbours ?? regions.map((region) => region.name).sort();

@@ -13,7 +13,15 @@ import {
   type RulesPointer,
 } from '../core/ports/region.ts';
 import type { Breaker, Permit } from '../core/regions/breaker.ts';
-import { asWhole, type CountRequest, isUnanswered, type Pending, setVerdict, type Turn } from './count.ts';
+import {
+  asWhole,
+  type CountRequest,
+  isUnanswered,
+  type Pending,
+  setVerdict,
+  type Turn,
+  type Verdict,
+} from './count.ts';
 import type { LeaseBook } from './leases.ts';
 import type { KnownDenials, Moment } from './memory.ts';
 import { type Distance, LONGEST_MS, type RegionWatch, TIMEOUT_FACTOR } from './region-watch.ts';
@@ -50,6 +58,8 @@ export interface NoReply {
   readonly reason: DegradedReason;
   /** The region got the call, so it may have charged the checks. */
   readonly isInDoubt: boolean;
+  /** The region did not get the time that an answer takes. */
+  readonly isTooLate?: boolean | undefined;
 }
 
 export type RegionReply<T> = NoReply | { readonly kind: 'answered'; readonly answer: T };
@@ -93,9 +103,10 @@ interface Failed extends Pick<RegionCallOptions<unknown>, 'region' | 'isFair'> {
 export function noteFailure({ region, permit, isFair }: Failed, error: unknown, nowMs: number): NoReply {
   const reason = reasonOf(error);
   region.watch.note(error);
+  const isTooLate = reason === 'timeout' && !isFair;
   if (reason === 'script-failed') region.breaker.succeed(permit, nowMs);
-  else if (reason === 'timeout' ? isFair : reason !== 'internal-error') region.breaker.fail(permit, nowMs);
-  return { kind: 'unanswered', isInDoubt: true, reason };
+  else if (reason !== 'internal-error' && !isTooLate) region.breaker.fail(permit, nowMs);
+  return { kind: 'unanswered', isInDoubt: true, isTooLate, reason };
 }
 
 /** Gives every error a reason, bugs included, because no request may fail because of the limiter. */
@@ -267,14 +278,15 @@ export function createRegionCalls({
   };
 
   const refuse = (
-    { region, check, ones }: Turn,
+    turn: Turn,
     outcome: Outcome,
     { answeredAtMs, sentAtMs }: Pick<Moment, 'answeredAtMs'> & Pick<RegionCall, 'sentAtMs'>,
     { operation, regions, announcement }: CountRequest,
   ) => {
+    const { region, check } = turn;
     const moment = { askedAtMs: sentAtMs, answeredAtMs, announcement };
     if (outcome.transferredTo !== undefined) return transfers.learn(check, region.name, outcome, moment);
-    setVerdicts(ones, region, check, outcome);
+    setVerdicts(turn, { outcome });
     if (operation !== 'take') return;
     if (region === regions[0]) leases.denied(check, outcome, outcome.nowMs ?? answeredAtMs);
     if (region.isCluster || isUnsettled(check)) return;
@@ -282,25 +294,28 @@ export function createRegionCalls({
   };
 
   /** While a rule moves, each placement has its own part in the region. */
-  const setVerdicts = (ones: Turn['ones'], region: LimiterRegion, check: RuleCheck, outcome?: Outcome) => {
+  const setVerdicts = (
+    { ones, region, check }: Turn,
+    { outcome, isTooLate }: Pick<Verdict, 'outcome' | 'isTooLate'>,
+  ) => {
     for (const one of ones) {
       const own = ones.length === 1 ? check : (transfers.checkAt(one.placed, region.name) ?? check);
       const known = one.verdicts.get(region.name)?.outcome;
-      setVerdict(one, region.name, { check: own, outcome: outcome ?? known });
+      setVerdict(one, region.name, { check: own, outcome: outcome ?? known, isTooLate });
     }
   };
 
   const miss = (
     turns: readonly Turn[],
-    { reason, isInDoubt }: NoReply,
+    { reason, isInDoubt, isTooLate }: NoReply,
     tally: Tally,
     request: CountRequest,
   ) => {
     const { operation, ledger, regions, afterResponse } = request;
     tally.failure ??= reason;
-    for (const { ones, region, check } of turns) {
-      setVerdicts(ones, region, check);
-      if (isInDoubt && operation === 'take') ledger.noteDoubt(region.store, [check]);
+    for (const turn of turns) {
+      setVerdicts(turn, { isTooLate });
+      if (isInDoubt && operation === 'take') ledger.noteDoubt(turn.region.store, [turn.check]);
     }
     const isTooFar = isInDoubt && reason === 'timeout' && turns[0]?.region !== regions[0];
     // Measures all far regions at once. Otherwise one request would have to fail for each far region.
@@ -364,4 +379,4 @@ interface Admitting extends Pick<Answer, 'nowMs'>, Pick<RegionCall, 'sentAtMs'> 
   readonly passes: boolean;
 }
 
-const TOO_LATE = { kind: 'unanswered', isInDoubt: false, reason: 'timeout' } as const;
+const TOO_LATE = { kind: 'unanswered', isInDoubt: false, isTooLate: true, reason: 'timeout' } as const;

@@ -3,7 +3,8 @@ import { describe, expect, it, vi } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 import { isStandIn, type RuleCheck } from '../../src/core/matching/plan.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
-import { DEADLINE_MS, fails, hangingRun } from './fake-regions.ts';
+import type { MakePlan } from '../../src/limiter/limiter.ts';
+import { DEADLINE_MS, fails, hangingRun, hangs } from './fake-regions.ts';
 import { createSource, openIsolate, snapshotOf, timed, useFakeTime } from './limiter-harness.ts';
 import { createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
 import { aloneIn, checkOf, near } from './regional-isolate.ts';
@@ -26,8 +27,13 @@ function openWorld() {
     });
     const source = createSource({ current: () => snapshotOf('old') });
     const isolate = openIsolate(seenFrom(own, nearest), { source });
-    const decide = async (checks: readonly RuleCheck[], ledger = createLedger(() => {})) => {
-      const decided = await isolate.decide({ plan: async () => ({ kind: 'checks', checks }), ledger });
+    const decide = async (checks: readonly RuleCheck[], planMs = 0) => {
+      const ledger = createLedger(() => {});
+      const plan: MakePlan = async () => {
+        if (planMs > 0) await new Promise((resolve) => setTimeout(resolve, planMs));
+        return { kind: 'checks', checks };
+      };
+      const decided = await isolate.decide({ plan, ledger });
       return { ...decided, ledger };
     };
     return { decide, settle: isolate.settle, regions: own };
@@ -169,4 +175,24 @@ it('requests in flight when the owner freezes are late together, and none that c
     expect(decision).toMatchObject({ kind: 'counted', allowed: true, failedOver: 'timeout' });
   expect(Math.max(...together.map(({ tookMs }) => tookMs))).toBeLessThanOrEqual(DEADLINE_MS);
   expect((await isolate.decide(check())).tookMs).toBe(0);
+});
+
+it.each([
+  ['no time', DEADLINE_MS],
+  ['too little time', DEADLINE_MS - 1],
+])('no region stands in for one that got %s', async (_, planMs) => {
+  const { us, eu, ap, openAt } = openWorld();
+  const isolate = openAt(0);
+  for (let i = 0; i < 3; i += 1) await isolate.decide([near()]);
+  await isolate.settle();
+  // All parts are at us now, and us needs two milliseconds to answer.
+  const { run } = us.does;
+  us.does.run = async (call, signal) => {
+    await Promise.race([new Promise((resolve) => setTimeout(resolve, 2)), hangs(signal)]);
+    return run(call, signal);
+  };
+  const { decision } = await isolate.decide([near()], planMs);
+  expect(decision).toMatchObject({ kind: 'degraded', allowed: true, reason: 'timeout', fallback: 'open' });
+  const asked = [eu, ap].flatMap(({ calls }) => calls.flatMap(({ checks }) => checks));
+  expect(asked.filter(isStandIn)).toEqual([]);
 });
