@@ -1,6 +1,7 @@
 // Runs one episode and judges it: did more pass than the definition allows, is something held for ever, did the code
 // itself fail? Where nothing was in the way, it also counts how much of the limits was used.
 
+import { hasBurst } from '../../src/core/counting/capacity.ts';
 import type { Decision } from '../../src/core/decision.ts';
 import { isStandIn, ownIdOf, planRequest, type RuleCheck } from '../../src/core/matching/plan.ts';
 import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/matching/snapshot.ts';
@@ -107,16 +108,29 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
   /** The request whose refund is being sent now. */
   let refunding: number | undefined;
 
+  /** The content in force. */
+  let inForce = 0;
+  /** Whether an isolate that does not know the content in force charges a bucket by an earlier limit. */
+  const isOutdated = (check: RuleCheck) =>
+    hasBurst(check) &&
+    subjects.some(({ checks }) =>
+      checks[inForce]?.some(
+        ({ key, id, full }) => key === check.key && id === check.id && full.limit !== check.full.limit,
+      ),
+    );
+
   const onCall = (call: SentCall): SentCallWatch | undefined => {
     usage.noteCall(call);
     const refunded = refunding;
     const line = journal.open(call);
-    if (refunded === undefined && !line) return undefined;
+    const { operation, checks = [] } = (call.args[0] ?? {}) as Partial<CounterCall>;
+    const outdated = inForce > 0 && operation === 'take' ? (checks as RuleCheck[]).filter(isOutdated) : [];
+    if (refunded === undefined && outdated.length === 0 && !line) return undefined;
     const onRun = (answer: unknown) => {
       line?.onRun(answer);
-      if (refunded === undefined) return;
-      for (const check of (call.args[0] as CounterCall).checks)
-        ledgers.refund(refunded, { check, region: call.region, atMs: time.now() });
+      const place = { region: call.region, atMs: time.now() };
+      for (const check of outdated) ledgers.touch(check, place);
+      if (refunded !== undefined) for (const check of checks) ledgers.refund(refunded, { check, ...place });
     };
     return { onRun, ...(line && { tell: line.tell }) };
   };
@@ -181,7 +195,11 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
 
   for (const subject of subjects) sendInTurn(time, subject, send);
   for (const [i, { atMs }] of scenario.contents.entries())
-    if (i > 0) time.after(atMs - time.now(), () => world.publish(i));
+    if (i > 0)
+      time.after(atMs - time.now(), () => {
+        inForce = i;
+        world.publish(i);
+      });
   const keysOf = (number: number) => [
     ...new Set(subjects[number % subjects.length]?.checks.flat().map(({ key }) => key)),
   ];

@@ -56,7 +56,10 @@ export interface Beyond {
 /** Admissions in order of time, and the limit that holds at each of them. */
 export interface History extends Counted {
   readonly admissions: readonly Admission[];
-  allowedAt(place: number): { readonly limit: number; readonly burst: number };
+  /** At the time of that admission, or at another time between the admission before it and it. */
+  allowedAt(place: number, atMs?: number): { readonly limit: number; readonly burst: number };
+  /** When old limits count no more, in order. */
+  readonly ends: readonly number[];
 }
 
 /**
@@ -69,7 +72,7 @@ export interface History extends Counted {
 export function findBeyond(counted: Counted, unsorted: readonly Admission[]): Beyond | undefined {
   const admissions = unsorted.toSorted((a, b) => a.atMs - b.atMs);
   const versions = versionsOf(admissions);
-  const beyond = judge({ ...counted, admissions, allowedAt: createAllowance(counted, admissions, versions) });
+  const beyond = judge({ ...counted, admissions, ...createAllowance(counted, admissions, versions) });
   if (beyond || versions.length <= 1) return beyond;
   const ended = Math.min(...versions.map(({ last }) => last));
   return findBeyond(counted, admissions.slice(ended + 1));
@@ -111,13 +114,12 @@ function createAllowance(
   { windowMs, forgettings }: Counted,
   admissions: readonly Admission[],
   versions: readonly Version[],
-): History['allowedAt'] {
+): Pick<History, 'allowedAt' | 'ends'> {
   const [only] = versions;
-  if (only && versions.length === 1 && forgettings.length === 0) return () => only;
+  if (only && versions.length === 1 && forgettings.length === 0) return { allowedAt: () => only, ends: [] };
   const endOf = ({ limit, burst, last }: Version) =>
     (admissions[last]?.atMs ?? 0) + windowMs * (2 + Math.ceil(burst / limit));
-  return (place) => {
-    const atMs = admissions[place]?.atMs ?? 0;
+  const allowedAt: History['allowedAt'] = (place, atMs = admissions[place]?.atMs ?? 0) => {
     const active = versions.filter((version) => place >= version.first && atMs < endOf(version));
     const extra = forgettings
       .filter((one) => atMs >= one.atMs && atMs < one.untilMs)
@@ -127,4 +129,5 @@ function createAllowance(
       burst: Math.max(...active.map(({ burst }) => burst)) + extra,
     };
   };
+  return { allowedAt, ends: versions.map(endOf).sort((a, b) => a - b) };
 }

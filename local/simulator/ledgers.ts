@@ -24,8 +24,19 @@ export interface Refunded {
   readonly atMs: number;
 }
 
+export interface Touched {
+  readonly region: number;
+  /** The true time. */
+  readonly atMs: number;
+}
+
 export interface Ledgers {
   admit(check: RuleCheck, admitted: Admitted): void;
+  /**
+   * An isolate with outdated rules has charged a bucket. It gives the charge back, but the bucket drains at the pace of
+   * the old limit until the next charge: docs/regions.md states that bound.
+   */
+  touch(check: RuleCheck, touched: Touched): void;
   refund(request: number, refunded: Refunded): void;
   judge(forgot: readonly Forgot[]): Failure[];
 }
@@ -43,6 +54,16 @@ const nameOf = (check: Check, region: number) =>
 export function createLedgers(scenario: Scenario): Ledgers {
   const { skewMs, boundMs } = scenario;
   const ledgers = new Map<string, Ledger>();
+  let touches = 0;
+
+  const note = (check: RuleCheck, charge: Omit<Admission, 'limit' | 'burst'>) => {
+    const name = nameOf(check, charge.region);
+    const ledger = ledgers.get(name) ?? { check, charges: new Map() };
+    ledgers.set(name, ledger);
+    const { limit, extra } = check.full;
+    const noted: Admission = { ...charge, limit, burst: hasBurst(check) ? extra : undefined };
+    ledger.charges.set(charge.request, [...(ledger.charges.get(charge.request) ?? []), noted]);
+  };
 
   const judgeOne = ({ check, charges }: Ledger, forgot: readonly Forgot[]): Failure[] => {
     const { algorithm, windowMs, key } = check;
@@ -56,19 +77,12 @@ export function createLedgers(scenario: Scenario): Ledgers {
   };
 
   return {
-    admit(check, { region, request, nowMs }) {
-      const name = nameOf(check, region);
-      const ledger = ledgers.get(name) ?? { check, charges: new Map() };
-      ledgers.set(name, ledger);
-      const charge: Admission = {
-        atMs: nowMs - (skewMs[region] ?? 0),
-        region,
-        units: check.cost,
-        limit: check.full.limit,
-        burst: hasBurst(check) ? check.full.extra : undefined,
-        request,
-      };
-      ledger.charges.set(request, [...(ledger.charges.get(request) ?? []), charge]);
+    admit: (check, { region, request, nowMs }) =>
+      note(check, { atMs: nowMs - (skewMs[region] ?? 0), region, units: check.cost, request }),
+    // No request has a number below 0.
+    touch(check, touched) {
+      touches += 1;
+      note(check, { ...touched, units: 0, request: -touches });
     },
     refund(request, { check, region, atMs }) {
       // As soon as one region has given the units back, the request counts no more.

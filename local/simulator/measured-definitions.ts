@@ -41,11 +41,11 @@ export function judgeBucket(history: History): Beyond | undefined {
   let next = 0;
   for (const [place, admission] of admissions.entries()) {
     const { atMs, units } = admission;
-    const { limit, burst } = history.allowedAt(place);
+    const { burst } = history.allowedAt(place);
     const changed = next;
     while ((changes[next] ?? Number.POSITIVE_INFINITY) <= atMs) next += 1;
     if (next > changed) level = levelWithout(history, place);
-    level.add(units * windowMs, atMs, limit);
+    level.add(units * windowMs, atMs, pacesOf(history, place));
     if (level.content > burst * windowMs)
       return { admission, counted: level.content / windowMs, allowed: burst };
   }
@@ -59,12 +59,27 @@ function createLevel() {
     get content() {
       return content;
     },
-    add(units: number, atMs: number, limit: number) {
-      content = Math.max(0, content - (atMs - lastMs) * limit) + units;
-      lastMs = atMs;
+    add(units: number, atMs: number, { changes, limitAt }: Paces) {
+      for (const untilMs of [...changes.filter((ms) => ms > lastMs && ms < atMs), atMs]) {
+        content = Math.max(0, content - (untilMs - lastMs) * limitAt(lastMs));
+        lastMs = untilMs;
+      }
+      content += units;
     },
   };
 }
+
+/** How fast a bucket drains up to an admission. An old limit sets the pace until it counts no more. */
+interface Paces {
+  /** When the pace may change, in order. */
+  readonly changes: readonly number[];
+  limitAt(atMs: number): number;
+}
+
+const pacesOf = ({ ends, allowedAt }: History, place: number): Paces => ({
+  changes: ends,
+  limitAt: (atMs) => allowedAt(place, atMs).limit,
+});
 
 /** The moments at which an admission stops counting. */
 const changesOf = ({ admissions, forgettings }: History): number[] =>
@@ -73,10 +88,11 @@ const changesOf = ({ admissions, forgettings }: History): number[] =>
     ...forgettings.map(({ atMs }) => atMs),
   ].sort((a, b) => a - b);
 
-function levelWithout({ admissions, forgettings, windowMs, allowedAt }: History, place: number) {
+function levelWithout(history: History, place: number) {
+  const { admissions, forgettings, windowMs } = history;
   const nowMs = admissions[place]?.atMs ?? 0;
   const level = createLevel();
   for (const [i, one] of admissions.slice(0, place).entries())
-    if (counts(one, nowMs, forgettings)) level.add(one.units * windowMs, one.atMs, allowedAt(i).limit);
+    if (counts(one, nowMs, forgettings)) level.add(one.units * windowMs, one.atMs, pacesOf(history, i));
   return level;
 }

@@ -75,6 +75,18 @@ describe('a history of admissions', () => {
     expect(judge(500)?.admission.atMs).toBe(5_500);
     expect(judge(1_015, 1_025)?.admission.atMs).toBe(6_025);
   });
+
+  it('drain a bucket at the pace of the old limit as long as that counts, however quiet the caller is', () => {
+    const many = Array.from({ length: 12 }, (_, i) => admission(5_000 + i, { limit: 12 }));
+    const judge = (...times: number[]) =>
+      findBeyond({ ...exact, algorithm: 'token-bucket' }, [
+        ...many,
+        ...times.map((atMs) => admission(atMs, { limit: 2 })),
+      ]);
+    // The old limit counts for three windows. At the pace of the new one, half of the units would have drained.
+    expect(judge(8_100, 8_101)).toBeUndefined();
+    expect(judge(8_100, 8_101, 8_102)?.admission.atMs).toBe(8_102);
+  });
 });
 
 describe('clocks that differ by the bound', () => {

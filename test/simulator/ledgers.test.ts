@@ -72,3 +72,20 @@ it.each([
   const forgot = [{ atMs: START_MS + 30, region: REGIONS.indexOf(lost) }];
   expect(ledgers.judge(forgot).map(({ kind }) => kind)).toEqual(failures);
 });
+
+it('a bucket that an isolate with an old limit has touched drains at the pace of that limit', () => {
+  const bucket = (limit: number): RuleCheck => {
+    const check = checkOf('bucket', { algorithm: 'gcra', limit, windowMs: 60_000 });
+    return { ...check, rule: { ...check.rule, id: 'shrinks', limit }, full: { limit, extra: undefined } };
+  };
+  const [old, lowered] = [bucket(30), bucket(6)];
+  const over = (isTouched: boolean) => {
+    const ledgers = createLedgers(scenario);
+    for (let i = 0; i < 6; i += 1) ledgers.admit(lowered, { region: 0, request: i, nowMs: START_MS + i });
+    if (isTouched) ledgers.touch(old, { region: 0, atMs: START_MS + 100 });
+    for (let i = 6; i < 12; i += 1)
+      ledgers.admit(lowered, { region: 0, request: i, nowMs: START_MS + 20_000 + i });
+    return ledgers.judge([]).length;
+  };
+  expect([over(true), over(false)]).toEqual([0, 1]);
+});
