@@ -50,7 +50,7 @@ function notConfigured(error: ConfigError): Response {
     status: 500,
     code: 'bad-config',
     title: 'Weir is not configured',
-    problems: error.problems,
+    errors: error.errors,
   });
 }
 

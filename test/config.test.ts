@@ -26,7 +26,7 @@ const problemsOf = (changes: Record<string, unknown>) => {
     return [];
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    return error.problems;
+    return error.errors.map(({ pointer, detail }) => `${pointer}: ${detail}`);
   }
 };
 
@@ -140,10 +140,10 @@ describe('parseConfig', () => {
     const access = JSON.stringify({ teamDomain: 'http://team.example.com', audience: 'a' });
     it.each<[string, Record<string, string>]>([
       ['ORIGIN_URL', { ORIGIN_URL: 'http://api.example.com' }],
-      ['the url of "us" in REGIONS', { REGIONS: JSON.stringify([{ ...region, url: 'HTTP://us.test' }]) }],
+      ['REGIONS/0/url', { REGIONS: JSON.stringify([{ ...region, url: 'HTTP://us.test' }]) }],
       ['DATABASE_HTTP_ENDPOINT', { DATABASE_HTTP_ENDPOINT: 'http://db.example.com/sql' }],
-      ['JWT.jwksUrl', { JWT: '{"jwksUrl":"http://issuer.example.com/keys"}' }],
-      ['ADMIN_ACCESS.teamDomain', { ADMIN_ACCESS: access }],
+      ['JWT/jwksUrl', { JWT: '{"jwksUrl":"http://issuer.example.com/keys"}' }],
+      ['ADMIN_ACCESS/teamDomain', { ADMIN_ACCESS: access }],
       ['OTLP_URL', { OTLP_URL: 'http://otlp.example.com' }],
       ['ALERT_WEBHOOK', { ALERT_WEBHOOK: 'http://hooks.example.com', ALERT_WEBHOOK_SECRET: secret }],
     ])('%s', (name, changes) => {
@@ -176,15 +176,15 @@ describe('parseConfig', () => {
       'ALERT_WEBHOOK_SECRET: is missing: it signs what ALERT_WEBHOOK is told',
     ],
     [{ ADMIN_TOKEN: 'short' }, 'ADMIN_TOKEN: must have at least 16 characters'],
-    [{ JWT: '{"algorithms":["none"],"jwksUrl":"https://x.test"}' }, /^JWT\.algorithms\[0\]: Invalid option/],
-    [{ JWT: '{}' }, 'JWT.jwksUrl: is missing'],
+    [{ JWT: '{"algorithms":["none"],"jwksUrl":"https://x.test"}' }, /^JWT\/algorithms\/0: Invalid option/],
+    [{ JWT: '{}' }, 'JWT/jwksUrl: is missing'],
     [
       { JWT: '{"algorithms":["HS256"]}' },
       'JWT_SECRET: is missing: JWT.algorithms are those of a shared secret',
     ],
     [
       { JWT: '{"algorithms":["HS256","RS256"],"jwksUrl":"https://x.test"}', JWT_SECRET: SECRET.repeat(2) },
-      'JWT.algorithms: must be all of HS… (JWT_SECRET) or none of them (jwksUrl)',
+      'JWT/algorithms: must be all of HS… (JWT_SECRET) or none of them (jwksUrl)',
     ],
     [{ JWT_SECRET: 'short' }, 'JWT_SECRET: must have at least 32 characters'],
     [{ IPV6_PREFIX: '0' }, 'IPV6_PREFIX: must be a whole number from 32 to 128'],
@@ -214,7 +214,7 @@ describe('parseConfig', () => {
     [{ ADMIN_TOKENS: 'x' }, 'ADMIN_TOKENS: must be JSON'],
     [
       { ADMIN_TOKENS: JSON.stringify([{ name: 'ci', token: 'short' }]) },
-      'ADMIN_TOKENS[0].token: must have at least 16 characters',
+      'ADMIN_TOKENS/0/token: must have at least 16 characters',
     ],
     [
       { ADMIN_TOKENS: JSON.stringify([{ name: 'admin', token: SECRET }]) },
@@ -222,7 +222,7 @@ describe('parseConfig', () => {
     ],
     [
       { ADMIN_ACCESS: JSON.stringify({ teamDomain: 'team', audience: 'x' }) },
-      'ADMIN_ACCESS.teamDomain: must be https://TEAM.cloudflareaccess.com',
+      'ADMIN_ACCESS/teamDomain: must be https://TEAM.cloudflareaccess.com',
     ],
     ...['', ' ', 'https://admin.example.com', 'admin.example.com:8443', 'a.example.com/x', 'a b', '.'].map(
       (ADMIN_HOST): [Record<string, unknown>, string] => [
@@ -231,19 +231,19 @@ describe('parseConfig', () => {
       ],
     ),
     [{ REGIONS: JSON.stringify([region, region]) }, 'REGIONS: has two regions of one name'],
-    [{ REGIONS: JSON.stringify([{ ...region, token: '' }]) }, 'REGIONS[0].token: must not be empty'],
+    [{ REGIONS: JSON.stringify([{ ...region, token: '' }]) }, 'REGIONS/0/token: must not be empty'],
     [
       { REGIONS: JSON.stringify([{ ...region, share: 0 }]) },
       'REGIONS: must have at least one region with a share above 0',
     ],
-    [{ REGIONS: '[]' }, 'REGIONS[0]: is missing'],
-    [{ REGIONS: JSON.stringify([{ ...region, latitude: '39' }]) }, 'REGIONS[0].latitude: must be a number'],
-    [{ REGIONS: JSON.stringify([{ ...region, weight: 1 }]) }, 'REGIONS[0]: Unrecognized key: "weight"'],
-    [{ REGIONS: JSON.stringify([{ ...region, share: -1 }]) }, /^REGIONS\[0\]\.share: /],
-    [{ REGIONS: JSON.stringify([region]).replace('1', '1e999') }, /^REGIONS\[0\]\.share: /],
+    [{ REGIONS: '[]' }, 'REGIONS/0: is missing'],
+    [{ REGIONS: JSON.stringify([{ ...region, latitude: '39' }]) }, 'REGIONS/0/latitude: must be a number'],
+    [{ REGIONS: JSON.stringify([{ ...region, weight: 1 }]) }, 'REGIONS/0/weight: is not a field'],
+    [{ REGIONS: JSON.stringify([{ ...region, share: -1 }]) }, /^REGIONS\/0\/share: /],
+    [{ REGIONS: JSON.stringify([region]).replace('1', '1e999') }, /^REGIONS\/0\/share: /],
     [
       { REGIONS: JSON.stringify([region, { ...region, name: 'eu', url: SECRET }]) },
-      'REGIONS[1].url: must be an http or https URL',
+      'REGIONS/1/url: must be an http or https URL',
     ],
   ])('names the problem: %o', (changes, problem) =>
     expect(problemsOf(changes)).toEqual([

@@ -11,20 +11,20 @@ import type { Snapshot } from '../core/matching/snapshot.ts';
 import type { AttemptGuard } from '../core/ports/callers.ts';
 import type { CounterStore } from '../core/ports/region.ts';
 import type { WeightedRegion } from '../core/regions/parts.ts';
-import { bodyTooLarge } from '../http/internal-problems.ts';
+import {
+  bodyTooLarge,
+  invalidBody,
+  invalidRequest,
+  ProblemError,
+  render,
+} from '../http/internal-problems.ts';
+import type { Problem } from '../http/problem.ts';
 import { readAtMost } from '../http/read-at-most.ts';
 import type { HowToPublish, Publication } from '../rules/publishing/publish.ts';
 import type { Database } from '../rules/tables/repository.ts';
 import type { Family } from '../telemetry/fleet.ts';
 import { createAuth, createGate, type Gate } from './auth.ts';
-import {
-  AdminError,
-  type AdminProblem,
-  invalidBody,
-  invalidRequest,
-  postgresProblem,
-  render,
-} from './problems.ts';
+import { fieldErrors, postgresProblem } from './problems.ts';
 import { ROUTE_GROUPS } from './routes/index.ts';
 import type { EndedSessions } from './session.ts';
 import type { Finding } from './smoke.ts';
@@ -57,7 +57,7 @@ export function createAdminApp(services: AdminServices, gate: Gate = createGate(
   needsBody = createBodyNeeds(app);
   app.notFound((c) => nothingHere(app, c.req.path));
   app.onError((error) => {
-    if (error instanceof AdminError) return render(error.problem, error.headers);
+    if (error instanceof ProblemError) return render(error.problem, error.headers);
     if (error instanceof HTTPException && error.status < 500)
       return render(error.status === 415 ? NOT_JSON : UNREADABLE);
     const body = postgresProblem(error);
@@ -106,21 +106,21 @@ function nothingHere({ routes }: AdminApp, path: string): Response {
 const toPattern = (path: string) =>
   new RegExp(`^${path.replaceAll('.', '\\.').replace(/:[^/]+/g, '[^/]+')}$`);
 
-const NOT_JSON: AdminProblem = {
+const NOT_JSON: Problem = {
   status: 415,
   code: 'not-json',
   title: 'The body must be JSON',
   detail: 'Send it with Content-Type: application/json.',
 };
 
-const MISSING_BODY: AdminProblem = {
+const MISSING_BODY: Problem = {
   status: 400,
   code: 'missing-body',
   title: 'The body is missing',
   detail: 'Send a JSON object; {} is one without fields.',
 };
 
-const UNREADABLE: AdminProblem = { status: 400, code: 'invalid-json', title: 'The body is not JSON' };
+const UNREADABLE: Problem = { status: 400, code: 'invalid-json', title: 'The body is not JSON' };
 
 const createRouter = () =>
   new OpenAPIHono<AdminEnv>({
@@ -128,8 +128,9 @@ const createRouter = () =>
       if (result.success) return;
       // The result has the input after a failure, too, although its type does not say so.
       const input = 'data' in result ? result.data : undefined;
-      const toProblem = result.target === 'json' ? invalidBody : invalidRequest;
-      return render(toProblem(result.error, input));
+      throw result.target === 'json'
+        ? invalidBody(fieldErrors(result.error, input))
+        : invalidRequest(fieldErrors(result.error, input, (path) => path.join('.')));
     },
   });
 

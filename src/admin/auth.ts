@@ -6,14 +6,13 @@ import type { JWTPayload, JWTVerifyOptions } from 'jose';
 import { isSameText, textFromBase64 } from '../core/digest.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
 import { hasAdminCredentials, isByScript, parseAuthorization } from '../http/authorization.ts';
-import { tooManyAttempts, UNAUTHORIZED } from '../http/internal-problems.ts';
-import { problem } from '../http/problem.ts';
+import { render, tooManyAttempts, UNAUTHORIZED } from '../http/internal-problems.ts';
+import { type Problem, problem } from '../http/problem.ts';
 import { cookieIn } from '../http/session-cookie.ts';
 import { createTokenFinder } from '../http/token-finder.ts';
 import { createKeyCache, verifyByKeys } from '../identity/jwks.ts';
 import type { AccessOptions, Actor, AdminEnv, AdminServices, AdminToken } from './app.ts';
 import { createAttemptGuard } from './failed-attempts.ts';
-import { type AdminProblem, render } from './problems.ts';
 import { createSessions, type Sessions } from './session.ts';
 
 // Cloudflare Access in front of the admin route: its signed assertion names the person.
@@ -66,7 +65,7 @@ const QUESTIONS: readonly string[] = [`${OWN_PREFIX}/admin/explain`];
 /** Returns the actor, or the refusal. */
 export type Gate = (request: Request) => Promise<Actor | Response>;
 
-type Verdict = AccessVerdict | { readonly kind: 'answered'; readonly problem: AdminProblem };
+type Verdict = AccessVerdict | { readonly kind: 'answered'; readonly problem: Problem };
 
 /**
  * A browser sends cookies, Basic passwords and the credentials of Access by itself, whoever asks. So changes, and all
@@ -188,45 +187,45 @@ const challengeTo = ({ headers }: Request) => ({
 
 const unauthorized = (request: Request) => problem(UNAUTHORIZED, challengeTo(request));
 
-export const READ_ONLY: AdminProblem = {
+export const READ_ONLY: Problem = {
   status: 403,
   code: 'read-only-token',
   title: 'This token may only read',
 };
-const SESSION_ENDED: AdminProblem = {
+const SESSION_ENDED: Problem = {
   status: 401,
   code: 'session-ended',
   title: 'The session has ended: log in again',
 };
-const SESSION_UNCONFIRMED: AdminProblem = {
+const SESSION_UNCONFIRMED: Problem = {
   status: 503,
   code: 'session-unconfirmed',
   title: 'Postgres does not answer, so the session cannot be confirmed',
   detail: 'Reading goes on. For a change, use a bearer token, or wait.',
 };
-const NO_CSRF: AdminProblem = {
+const NO_CSRF: Problem = {
   status: 403,
   code: 'csrf',
   title: 'The request lacks the CSRF token of the session',
   detail: `Send it as ${CSRF_HEADER}, or use a bearer token instead of a session.`,
 };
-const NO_PASSWORD: AdminProblem = {
+const NO_PASSWORD: Problem = {
   status: 403,
   code: 'csrf',
   title: 'A script cannot use a password that the browser remembers',
   detail: 'Log in at the page, or send a bearer token.',
 };
-export const CHECK_ONLY: AdminProblem = {
+export const CHECK_ONLY: Problem = {
   status: 403,
   code: 'check-only-token',
   title: 'This token may only check',
 };
-const CROSS_SITE: AdminProblem = {
+const CROSS_SITE: Problem = {
   status: 403,
   code: 'cross-site',
   title: 'Another site asked for this change',
 };
-const ACCESS_UNAVAILABLE: AdminProblem = {
+const ACCESS_UNAVAILABLE: Problem = {
   status: 503,
   code: 'access-unavailable',
   title: 'Cloudflare Access does not answer',

@@ -1,88 +1,19 @@
 // Errors of the admin route: problem+json with a stable code, and a pointer to each bad field.
 
 import * as z from 'zod';
-import { quoted } from '../core/shape.ts';
-import { problem } from '../http/problem.ts';
-
-export interface FieldError {
-  /** Points into the body, as in RFC 9457: `#/limits/calls`. Or the name of a query parameter or header. */
-  readonly pointer: string;
-  readonly detail: string;
-}
-
-export interface AdminProblem {
-  readonly status: number;
-  /** Listed in docs/operations.md. */
-  readonly code: string;
-  readonly title: string;
-  readonly detail?: string | undefined;
-  readonly errors?: readonly FieldError[] | undefined;
-}
-
-/** Thrown by handlers, rendered in one place. */
-export class AdminError extends Error {
-  readonly problem: AdminProblem;
-  readonly headers: Readonly<Record<string, string>> | undefined;
-
-  constructor(body: AdminProblem, headers?: Readonly<Record<string, string>>) {
-    super(body.title);
-    this.name = 'AdminError';
-    this.problem = body;
-    this.headers = headers;
-  }
-}
+import { type FieldError, NOT_A_FIELD } from '../core/shape.ts';
+import { ProblemError } from '../http/internal-problems.ts';
+import type { Problem } from '../http/problem.ts';
 
 export const notFound = (what: string) =>
-  new AdminError({ status: 404, code: 'not-found', title: `There is no such ${what}` });
-
-export const render = (
-  { detail, errors, ...rest }: AdminProblem,
-  headers?: Record<string, string>,
-): Response =>
-  problem(
-    {
-      ...rest,
-      ...(detail !== undefined && { detail: quoted(detail, MOST_CHARACTERS) }),
-      ...(errors && { errors: firstOf(errors) }),
-    },
-    headers,
-  );
-
-/** No sentence of Weir is longer. A pointer or a detail can contain a text from the request of any length. */
-const MOST_CHARACTERS = 1_000;
-const MOST_IN_POINTER = 200;
-const MOST_ERRORS = 100;
-
-function firstOf(errors: readonly FieldError[]): readonly FieldError[] {
-  const shown = errors.slice(0, MOST_ERRORS).map(({ pointer, detail }) => ({
-    pointer: quoted(pointer, MOST_IN_POINTER),
-    detail: quoted(detail, MOST_CHARACTERS),
-  }));
-  const more = errors.length - shown.length;
-  return more > 0 ? [...shown, { pointer: '#', detail: `has ${more} more errors` }] : shown;
-}
-
-export const invalidBody = (error: z.core.$ZodError, input: unknown): AdminProblem => ({
-  status: 400,
-  code: 'invalid-body',
-  title: 'The body is not valid',
-  errors: toFieldErrors(error, input, (path) => `#${path.map(toPointer).join('')}`),
-});
-
-export const invalidRequest = (error: z.core.$ZodError, input: unknown): AdminProblem => ({
-  status: 400,
-  code: 'invalid-request',
-  title: 'The request is not valid',
-  errors: toFieldErrors(error, input, (path) => path.join('.')),
-});
+  new ProblemError({ status: 404, code: 'not-found', title: `There is no such ${what}` });
 
 type Path = readonly PropertyKey[];
 
-function toFieldErrors(
-  error: z.core.$ZodError,
-  input: unknown,
-  pointerTo: (path: Path) => string,
-): FieldError[] {
+const inBody = (path: Path) => `#${path.map(toPointer).join('')}`;
+
+/** Translates errors of zod. A `pointerTo` of its own is for queries and headers, whose fields have names. */
+export function fieldErrors(error: z.core.$ZodError, input: unknown, pointerTo = inBody): FieldError[] {
   return error.issues.flatMap((issue) => {
     const paths =
       issue.code === 'unrecognized_keys' ? issue.keys.map((key) => [...issue.path, key]) : [issue.path];
@@ -94,7 +25,7 @@ const READ_ONLY: readonly unknown[] = ['id', 'revision', 'createdAt', 'updatedAt
 
 function detailOf(issue: z.core.$ZodIssue, path: Path, input: unknown): string {
   if (issue.code === 'unrecognized_keys')
-    return READ_ONLY.includes(path.at(-1)) ? 'is shown, never written' : 'is not a field';
+    return READ_ONLY.includes(path.at(-1)) ? 'is shown, never written' : NOT_A_FIELD;
   const isTyped = issue.code === 'invalid_type' || issue.code === 'invalid_value';
   return isTyped && valueAt(input, path) === undefined ? 'is missing' : issue.message;
 }
@@ -165,7 +96,7 @@ interface PostgresError {
   readonly column?: unknown;
 }
 
-export function postgresProblem(error: unknown): AdminProblem {
+export function postgresProblem(error: unknown): Problem {
   const found = findPostgresError(error);
   if (!found) return { status: 500, code: 'internal-error', title: 'Something in Weir is wrong' };
   const code = textOf(found.code);
@@ -187,9 +118,9 @@ function findPostgresError(error: unknown): PostgresError | undefined {
 const isPostgresError = (error: Error): error is Error & PostgresError =>
   error.name === 'NeonDbError' || ('code' in error && /^[0-9A-Z]{5}$/.test(textOf(error.code)));
 
-type ToProblem = (error: PostgresError) => AdminProblem;
+type ToProblem = (error: PostgresError) => Problem;
 
-const UNAVAILABLE: AdminProblem = {
+const UNAVAILABLE: Problem = {
   status: 503,
   code: 'database-unavailable',
   title: 'Postgres does not answer',
@@ -223,7 +154,7 @@ const BY_CLASS: Readonly<Record<string, ToProblem>> = {
   }),
 };
 
-function alreadyExists({ detail, constraint }: PostgresError): AdminProblem {
+function alreadyExists({ detail, constraint }: PostgresError): Problem {
   if (constraint === 'tiers_one_default') return conflict('isDefault', 'another tier is the default one');
   const fields = fieldsOf(detail);
   return {
@@ -234,7 +165,7 @@ function alreadyExists({ detail, constraint }: PostgresError): AdminProblem {
   };
 }
 
-const conflict = (field: string, detail: string): AdminProblem => ({
+const conflict = (field: string, detail: string): Problem => ({
   status: 409,
   code: 'already-exists',
   title: `There is already one with this ${field}`,
@@ -242,7 +173,7 @@ const conflict = (field: string, detail: string): AdminProblem => ({
 });
 
 /** Either the row refers to a row that does not exist, or another row still refers to this one. */
-function brokenReference({ detail }: PostgresError): AdminProblem {
+function brokenReference({ detail }: PostgresError): Problem {
   const user = /still referenced from table "([^"]+)"/.exec(textOf(detail))?.[1];
   if (user !== undefined)
     return { status: 409, code: 'still-in-use', title: 'It is still in use', detail: `By ${words(user)}.` };
@@ -257,7 +188,7 @@ function brokenReference({ detail }: PostgresError): AdminProblem {
   };
 }
 
-function refused({ constraint, column }: PostgresError): AdminProblem {
+function refused({ constraint, column }: PostgresError): Problem {
   const reason = textOf(constraint) || textOf(column);
   return {
     status: 400,

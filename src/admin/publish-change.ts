@@ -1,5 +1,6 @@
 // Publishes after a change in Postgres, and collects the warnings for the person who made it.
 
+import { ProblemError } from '../http/internal-problems.ts';
 import type { Announced, Publication } from '../rules/publishing/publish.ts';
 import {
   inMebibytes,
@@ -9,7 +10,7 @@ import {
 } from '../rules/publishing/snapshot-size.ts';
 import type { Database } from '../rules/tables/repository.ts';
 import type { AdminServices } from './app.ts';
-import { AdminError, postgresProblem } from './problems.ts';
+import { postgresProblem } from './problems.ts';
 
 const MAX_WARNINGS = 20;
 
@@ -95,7 +96,7 @@ export async function expectRoom(database: Database, grownBy: number): Promise<v
 }
 
 export const tooLarge = (bytes: number) =>
-  new AdminError({
+  new ProblemError({
     status: 409,
     code: 'rules-too-large',
     title: 'All rules, tiers and lists together would be too large',

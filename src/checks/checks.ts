@@ -8,16 +8,18 @@ import { ownIdOf, policyOf, type RuleCheck } from '../core/matching/plan.ts';
 import { CHECK_RECORD_MS, type CheckRecords } from '../core/ports/region.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { centralRegionOf, type WeightedRegion } from '../core/regions/parts.ts';
+import type { FieldError } from '../core/shape.ts';
 import { incidentOf, report } from '../gateway/decision-report.ts';
 import type { Services } from '../gateway/services.ts';
 import { waitOf } from '../gateway/throttle.ts';
 import { attempt } from '../http/guard.ts';
+import { invalidBody, ProblemError } from '../http/internal-problems.ts';
 import { atEachStore, createLedger, type Ledger, type PastCharge, settlementOf } from '../limiter/ledger.ts';
 import { type DecisionRequest, DoesNotFit, type MakePlan } from '../limiter/limiter.ts';
 import type { Regions } from '../limiter/region-calls.ts';
 import { createRulesRefresh, type Refreshed } from '../limiter/rules-refresh.ts';
 import { createChargeIds, type RegionCharge } from './charge-id.ts';
-import { type CheckAnswer, CheckError, type ReadCall } from './messages.ts';
+import type { CheckAnswer, ReadCall } from './messages.ts';
 import { type PlannedCheck, planChecks } from './plan.ts';
 
 // Whose usage the charges of a call are. One call can have checks of several subjects, and several checks of one.
@@ -76,7 +78,7 @@ export interface CheckContext {
 
 export interface Checks {
   check(call: ReadCall, asked: CheckContext): Promise<CheckAnswer>;
-  /** Gives all charges back. Throws a CheckError if the id was used before or is too old. */
+  /** Gives all charges back. Throws a ProblemError if the id was used before or is too old. */
   refund(id: string, asked: CheckContext): Promise<void>;
   /** Brings every charge to this cost. Throws as `refund` does. */
   settle(id: string, cost: number, asked: CheckContext): Promise<void>;
@@ -108,8 +110,8 @@ export function createChecks(services: CheckServices): Checks {
     let planned: readonly PlannedCheck[] = [];
     const decision = await decideBy(request, async ({ snapshot }) => {
       const options = { ipv6Prefix: services.ipv6Prefix, nowMs: now(), seatId: randomId };
-      const { checks, problems } = await planChecks(snapshot, call.checks, options);
-      if (problems.length > 0) throw new DoesNotFit(snapshot, problems);
+      const { checks, errors } = await planChecks(snapshot, call, options);
+      if (errors.length > 0) throw new DoesNotFit(snapshot, errors);
       planned = checks;
       return { kind: 'checks', checks: checks.map(({ check }) => check) };
     });
@@ -124,7 +126,7 @@ export function createChecks(services: CheckServices): Checks {
       return await limiter.decide(request, plan);
     } catch (error) {
       if (!(error instanceof DoesNotFit)) throw error;
-      expectNewer(error.problems, mayRefresh ? await refresh(error.snapshot, request) : 'same');
+      expectNewer(error.errors, mayRefresh ? await refresh(error.snapshot, request) : 'same');
       return decideBy(request, plan, false);
     }
   };
@@ -212,15 +214,15 @@ export function createChecks(services: CheckServices): Checks {
   /** Marks the id as spent before Weir changes a charge: a refund must never happen twice. */
   const spend = async (id: string): Promise<readonly RegionCharge[]> => {
     const read = await ids.read(id);
-    if (!read) throw new CheckError(404, 'unknown-check', ['id: was not made by this Weir']);
+    if (!read) throw badId(404, 'unknown-check', 'was not made by this Weir');
     const { charges } = read;
     const [first] = charges;
     if (!first || now() - first.check.chargedAtMs > CHECK_RECORD_MS)
-      throw new CheckError(410, 'check-expired', ['id: is older than a day']);
+      throw badId(410, 'check-expired', 'is older than a day');
     const name = `id:${read.name}`;
     const records = recordsOf(name);
     const known = await available(() => records.claim(name, 'spent', AbortSignal.timeout(SETTLE_MS)));
-    if (known !== undefined) throw new CheckError(409, 'check-spent', ['id: was refunded or settled before']);
+    if (known !== undefined) throw badId(409, 'check-spent', 'was refunded or settled before');
     await available(() => records.write(name, 'spent', AbortSignal.timeout(SETTLE_MS)));
     return charges;
   };
@@ -259,33 +261,66 @@ export function createChecks(services: CheckServices): Checks {
 }
 
 /** Throws unless there are newer rules, by which the call may be valid. */
-function expectNewer(problems: readonly string[], refreshed: Refreshed): void {
-  if (refreshed === 'same') throw new CheckError(400, 'invalid-body', problems);
+function expectNewer(errors: readonly FieldError[], refreshed: Refreshed): void {
+  if (refreshed === 'same') throw invalidBody(errors);
   if (refreshed === 'unknown')
-    throw new CheckError(503, 'rules-unavailable', [
-      ...problems,
-      'the rules of this isolate may be old: no region confirms them, or newer ones cannot be loaded',
-    ]);
+    throw new ProblemError(
+      {
+        status: 503,
+        code: 'rules-unavailable',
+        title: 'The rules may be old',
+        detail: 'No region confirms the rules of this isolate, or newer ones cannot be loaded.',
+        errors,
+      },
+      RETRY,
+    );
 }
+
+const RETRY = { 'Retry-After': '1' };
+
+const badId = (status: number, code: string, detail: string) =>
+  new ProblemError({
+    status,
+    code,
+    title: 'The check cannot be refunded or settled',
+    errors: [{ pointer: '#/id', detail }],
+  });
 
 async function available<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    if (error instanceof CheckError) throw error;
-    throw new CheckError(503, 'counters-unavailable', ['a region that this call needs did not answer']);
+    if (error instanceof ProblemError) throw error;
+    throw new ProblemError(
+      {
+        status: 503,
+        code: 'counters-unavailable',
+        title: 'Redis does not answer',
+        detail: 'A region that this call needs did not answer.',
+      },
+      RETRY,
+    );
   }
 }
 
 function answerOf(known: string, said: string): CheckAnswer {
   const blank = known.indexOf(' ');
   if (known.slice(0, blank) !== said)
-    throw new CheckError(422, 'idempotency-key-reused', ['idempotencyKey: was used for another call']);
+    throw new ProblemError({
+      status: 422,
+      code: 'idempotency-key-reused',
+      title: 'The idempotency key was used for another call',
+    });
   const rest = known.slice(blank + 1);
   if (rest === PENDING)
-    throw new CheckError(409, 'in-progress', [
-      'idempotencyKey: the first call with this key is still in progress',
-    ]);
+    throw new ProblemError(
+      {
+        status: 409,
+        code: 'in-progress',
+        title: 'The first call with this idempotency key is still in progress',
+      },
+      RETRY,
+    );
   return JSON.parse(rest) as CheckAnswer;
 }
 

@@ -1,10 +1,12 @@
 // The input and the answer of a check without a request, and how the input is parsed.
 import { LARGEST_COST } from '../core/matching/rule.ts';
 import {
+  type FieldError,
   flag,
   listOf,
   optional,
   refine,
+  refuse,
   type Shape,
   type Shaped,
   strictObject,
@@ -12,11 +14,11 @@ import {
   textFrom,
   wholeNumber,
 } from '../core/shape.ts';
+import { invalidBody } from '../http/internal-problems.ts';
 
 /** Each check needs at least one counter, and one call to Redis covers all of them. */
 const MAX_CHECKS = 20;
 const MAX_CHARACTERS = 256;
-const MAX_PROBLEMS = 20;
 
 /** One rule for one subject. */
 export interface CheckInput {
@@ -73,23 +75,6 @@ export interface CheckAnswer {
   readonly results: readonly CheckOutcome[];
 }
 
-/** Bad input, or an id that cannot be used (again). The route renders it as a problem. */
-export class CheckError extends Error {
-  readonly status: number;
-  readonly code: string;
-  readonly problems: readonly string[];
-
-  constructor(status: number, code: string, problems: readonly string[]) {
-    const more = problems.length - MAX_PROBLEMS;
-    const shown = more > 0 ? [...problems.slice(0, MAX_PROBLEMS), `and ${more} more`] : problems;
-    super(shown.join('; '));
-    this.name = 'CheckError';
-    this.status = status;
-    this.code = code;
-    this.problems = shown;
-  }
-}
-
 const name = refine(
   refine(
     refine(
@@ -128,26 +113,29 @@ const several = strictObject({
 });
 
 export interface ReadCall {
+  /** Where the body has this check. A body with a single check has no list. */
+  readonly pointerTo: (place: number) => string;
   readonly checks: readonly Shaped<typeof one>[];
   readonly isPeek: boolean;
   readonly idempotencyKey: string | undefined;
 }
 
-/** Throws a CheckError that names each field that is wrong. */
+/** Throws a ProblemError that names each field that is wrong. */
 export function readCall(body: unknown): ReadCall {
   const isSeveral = typeof body === 'object' && body !== null && 'checks' in body;
-  const problems: string[] = [];
-  const given = isSeveral ? read(several, body, problems) : undefined;
-  const alone = isSeveral ? undefined : read(single, body, problems);
+  const pointerTo = (place: number) => (isSeveral ? `#/checks/${place}` : '#');
+  const errors: FieldError[] = [];
+  const given = isSeveral ? several(body, '#', errors) : undefined;
+  const alone = isSeveral ? undefined : single(body, '#', errors);
   const checks = given?.checks ?? (alone ? [omitKey(alone)] : []);
   const peeks = checks.map(({ peek }) => peek ?? given?.peek ?? false);
   checks.forEach(({ rule, policy }, i) => {
     if ((rule === undefined) === (policy === undefined))
-      problems.push(`${isSeveral ? `checks[${i}]` : 'the check'}: must have either rule or policy`);
+      refuse(pointerTo(i), 'must have either rule or policy', errors);
   });
-  if (new Set(peeks).size > 1) problems.push('checks: must all peek, or none of them');
-  if (problems.length > 0) throw new CheckError(400, 'invalid-body', problems);
-  return { checks, isPeek: peeks[0] === true, idempotencyKey: (given ?? alone)?.idempotencyKey };
+  if (new Set(peeks).size > 1) refuse('#/checks', 'must all peek, or none of them', errors);
+  if (errors.length > 0) throw invalidBody(errors);
+  return { pointerTo, checks, isPeek: peeks[0] === true, idempotencyKey: (given ?? alone)?.idempotencyKey };
 }
 
 const omitKey = ({ idempotencyKey: _, ...check }: Shaped<typeof single>) => check;
@@ -165,10 +153,7 @@ const keyHeader = refine(
  * keys that differ only in replaced characters would be the same.
  */
 export function readKeyHeader(value: string | null): string | undefined {
-  const problems: string[] = [];
-  const key = value === null ? undefined : keyHeader(value, 'Idempotency-Key', problems);
-  if (problems.length > 0) throw new CheckError(400, 'invalid-body', problems);
-  return key;
+  return value === null ? undefined : readOrThrow(keyHeader, value, 'Idempotency-Key');
 }
 
 const settling = strictObject({
@@ -184,17 +169,9 @@ const refunding = strictObject({ id: text });
 export const readSettling = (body: unknown) => readOrThrow(settling, body);
 export const readRefunding = (body: unknown) => readOrThrow(refunding, body);
 
-function readOrThrow<T>(shape: Shape<T>, body: unknown): T {
-  const problems: string[] = [];
-  const found = read(shape, body, problems);
-  if (found === undefined || problems.length > 0) throw new CheckError(400, 'invalid-body', problems);
+function readOrThrow<T>(shape: Shape<T>, value: unknown, at = '#'): T {
+  const errors: FieldError[] = [];
+  const found = shape(value, at, errors);
+  if (found === undefined || errors.length > 0) throw invalidBody(errors);
   return found;
-}
-
-function read<T>(shape: Shape<T>, body: unknown, problems: string[]): T | undefined {
-  const found: string[] = [];
-  const value = shape(body, '', found);
-  // A problem of the whole body names no field.
-  problems.push(...found.map((problem) => problem.replace(/^\./, '').replace(/^: /, 'the body: ')));
-  return value;
 }

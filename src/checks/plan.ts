@@ -4,6 +4,7 @@ import { countedIp } from '../core/matching/ip.ts';
 import { planMatches, type RuleCheck } from '../core/matching/plan.ts';
 import type { Scope } from '../core/matching/rule.ts';
 import type { CompiledRule, Match, NamedRule, Snapshot } from '../core/matching/snapshot.ts';
+import { type FieldError, refuse } from '../core/shape.ts';
 import type { ReadCall } from './messages.ts';
 
 export interface CheckPlanOptions {
@@ -24,47 +25,50 @@ type One = ReadCall['checks'][number];
 export interface CheckPlan {
   readonly checks: readonly PlannedCheck[];
   /** Why the call does not fit these rules: a rule is unknown, or a subject does not fit the scope of its rule. */
-  readonly problems: readonly string[];
+  readonly errors: readonly FieldError[];
 }
 
 export async function planChecks(
   snapshot: Snapshot,
-  checks: ReadCall['checks'],
+  { checks, pointerTo }: Pick<ReadCall, 'checks' | 'pointerTo'>,
   options: CheckPlanOptions,
 ): Promise<CheckPlan> {
-  const problems: string[] = [];
+  const errors: FieldError[] = [];
   const planned = await Promise.all(
-    checks.map((one, i) => planOne(snapshot, { one, at: `checks[${i}]`, problems }, options)),
+    checks.map((one, i) => planOne(snapshot, { one, at: pointerTo(i), errors }, options)),
   );
   const all = planned.flat();
   const names = all.map(({ check }) => `${check.key} ${check.id}`);
-  if (problems.length === 0 && new Set(names).size < names.length)
-    problems.push(
-      'checks: two entries name the same rule and subject; send one entry with the sum of their costs',
-    );
-  return { checks: all, problems };
+  if (errors.length === 0 && new Set(names).size < names.length) refuse('#/checks', SAME_COUNTER, errors);
+  return { checks: all, errors };
 }
+
+const SAME_COUNTER =
+  'has two entries that name the same rule and subject; send one entry with the sum of their costs';
 
 interface Place {
   readonly one: One;
   readonly at: string;
-  readonly problems: string[];
+  readonly errors: FieldError[];
 }
 
-async function planOne(snapshot: Snapshot, { one, at, problems }: Place, options: CheckPlanOptions) {
+async function planOne(snapshot: Snapshot, { one, at, errors }: Place, options: CheckPlanOptions) {
   const [named, ...others] = snapshot.rulesNamed(one);
   const field = one.rule === undefined ? 'policy' : 'rule';
-  if (!named) problems.push(`${at}.${field}: there is no such ${field} in force`);
-  else if (others.length > 0) problems.push(`${at}.${field}: names several rules; use the id of one of them`);
+  if (!named) refuse(`${at}/${field}`, `there is no such ${field} in force`, errors);
+  else if (others.length > 0)
+    refuse(`${at}/${field}`, 'names several rules; use the id of one of them', errors);
   if (!named || others.length > 0) return [];
   if (named.rule.by.length > 0 || named.rule.per.length > 0) {
-    problems.push(
-      `${at}.${field}: counts by parts of a request (\`by\`, \`per\`), which a check does not have`,
+    refuse(
+      `${at}/${field}`,
+      'counts by parts of a request (`by`, `per`), which a check does not have',
+      errors,
     );
     return [];
   }
   const caller = callerOf(named.rule.scope, one, options.ipv6Prefix);
-  if (typeof caller === 'string') problems.push(`${at}.subject: ${caller}`);
+  if (typeof caller === 'string') refuse(`${at}/subject`, caller, errors);
   if (typeof caller === 'string' || !isInForce(named, options.nowMs)) return [];
   const matches = limitsFor(snapshot, named, caller, { cost: one.cost, nowMs: options.nowMs });
   const request = { caller, matchPath: '/', method: 'GET', ...options };

@@ -107,7 +107,7 @@ const describeCaller = ({ userId, apiKeyId, tenantId }: Caller, tier: string | u
 const limitsIn = (decision: Decision) => (decision.kind === 'counted' ? decision.results.map(toLimit) : []);
 
 const toLimit = ({ check: { rule, full, windowMs }, outcome }: CheckResult<RuleCheck>) => ({
-  rule: policyOf(rule),
+  policy: policyOf(rule),
   resource: resourcesOf(rule).join(', '),
   methods: rule.methods,
   scope: rule.scope,

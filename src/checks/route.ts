@@ -5,12 +5,18 @@ import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { unknownRegion } from '../gateway/refusals.ts';
 import type { CheckToken, Services } from '../gateway/services.ts';
 import { parseAuthorization } from '../http/authorization.ts';
-import { tooManyAttempts, UNAUTHORIZED } from '../http/internal-problems.ts';
+import {
+  bodyTooLarge,
+  ProblemError,
+  render,
+  tooManyAttempts,
+  UNAUTHORIZED,
+} from '../http/internal-problems.ts';
 import { problem } from '../http/problem.ts';
 import { readAtMost } from '../http/read-at-most.ts';
 import { createTokenFinder } from '../http/token-finder.ts';
 import { type Checks, createChecks } from './checks.ts';
-import { CheckError, readCall, readKeyHeader, readRefunding, readSettling } from './messages.ts';
+import { readCall, readKeyHeader, readRefunding, readSettling } from './messages.ts';
 
 const MAX_BYTES = 64 * 1024;
 
@@ -52,6 +58,7 @@ export function createCheckRoute(services: Services) {
     const regions = services.regionsOf(request);
     if (!regions) return unknownRegion(services.regions);
     const body = await readBody(request);
+    if (body instanceof Response) return body;
     const asked = { regions, afterResponse };
     switch (pathOf(request)) {
       case CHECK:
@@ -79,10 +86,8 @@ export function createCheckRoute(services: Services) {
       afterResponse(answered.catch(() => {}));
       return await answered;
     } catch (error) {
-      if (!(error instanceof CheckError)) throw error;
-      const { status, code, problems } = error;
-      const headers = status === 503 || code === 'in-progress' ? { 'Retry-After': '1' } : undefined;
-      return problem({ status, code, title: TITLES[code] ?? 'The check is not valid', problems }, headers);
+      if (!(error instanceof ProblemError)) throw error;
+      return render(error.problem, error.headers);
     }
   };
 }
@@ -101,11 +106,16 @@ const toVerdict = (token: CheckToken | undefined) =>
 
 async function readBody(request: Request): Promise<unknown> {
   const bytes = await readAtMost(request, MAX_BYTES);
-  if (!bytes) throw new CheckError(413, 'body-too-large', ['the body: at most 64 KiB']);
+  if (!bytes) return bodyTooLarge(MAX_BYTES);
   try {
     return JSON.parse(UTF8.decode(bytes));
   } catch {
-    throw new CheckError(400, 'invalid-json', ['the body: is not JSON in UTF-8']);
+    throw new ProblemError({
+      status: 400,
+      code: 'invalid-json',
+      title: 'The body is not JSON',
+      detail: 'It must be JSON in UTF-8.',
+    });
   }
 }
 
@@ -115,14 +125,3 @@ const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
 const NOT_STORED = { headers: { 'Cache-Control': 'no-store' } };
 const NOT_POSTED = { status: 405, code: 'method-not-allowed', title: 'Checks accept only POST' };
 const NOT_FOR_CHECKS = { status: 403, code: 'read-only-token', title: 'This token may not charge anything' };
-const TITLES: Readonly<Record<string, string>> = {
-  'unknown-check': 'There is no such check',
-  'check-expired': 'The check is too old',
-  'check-spent': 'The check was refunded or settled before',
-  'idempotency-key-reused': 'The key was used for another call',
-  'in-progress': 'The same call is still in progress',
-  'counters-unavailable': 'Redis does not answer',
-  'rules-unavailable': 'The rules may be old',
-  'invalid-json': 'The body is not JSON',
-  'body-too-large': 'The body is too large',
-};

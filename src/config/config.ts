@@ -2,7 +2,7 @@
 // it may be a secret.
 
 import { isPrivateHost, type OriginPolicy, parseOrigin } from '../core/matching/origin-routes.ts';
-import { type ObjectOf, readFields } from '../core/shape.ts';
+import { type FieldError, type ObjectOf, readFields, textOfErrors } from '../core/shape.ts';
 import type { ServiceBinding } from '../proxy/origins.ts';
 import type { Kv } from '../rules/edge/published.ts';
 import type { Webhook } from '../telemetry/alerts.ts';
@@ -57,10 +57,10 @@ export function originUrlProblem(
 ): string | undefined {
   const origin = parseOrigin(text ?? '');
   if (origin?.kind === 'service' && !services.includes(origin.name))
-    return 'ORIGIN_URL: names a service binding that this Worker does not have';
+    return 'names a service binding that this Worker does not have';
   const isPrivate = origin?.kind === 'url' && isPrivateHost(new URL(origin.url).hostname);
   return isPrivate && !allowsPrivate
-    ? 'ORIGIN_URL: is a loopback or private address; PRIVATE_ORIGINS=allow takes it outside development too'
+    ? 'is a loopback or private address; PRIVATE_ORIGINS=allow takes it outside development too'
     : undefined;
 }
 
@@ -116,20 +116,20 @@ export interface TelemetryConfig {
 export type JwtConfig = JwtFields & { readonly secret: string | undefined };
 
 export class ConfigError extends Error {
-  readonly problems: readonly string[];
+  readonly errors: readonly FieldError[];
 
-  constructor(problems: readonly string[]) {
-    super(`Weir is not configured: ${problems.join('; ')}`);
+  constructor(errors: readonly FieldError[]) {
+    super(`Weir is not configured: ${textOfErrors(errors)}`);
     this.name = 'ConfigError';
-    this.problems = problems;
+    this.errors = errors;
   }
 }
 
 export function parseConfig(env: Bindings): Config {
-  const problems: string[] = [];
-  const read = readFields(variables, env, '', problems);
-  problems.push(...contradictionsIn(read, env, problems));
-  if (problems.length > 0) throw new ConfigError(problems);
+  const errors: FieldError[] = [];
+  const read = readFields(variables, env, '', errors);
+  errors.push(...contradictionsIn(read, env, errors));
+  if (errors.length > 0) throw new ConfigError(errors);
   const data = read as ObjectOf<typeof variables>;
   return {
     rulesKv: data.RULES,
@@ -172,28 +172,38 @@ export function parseConfig(env: Bindings): Config {
 type Variables = Partial<ObjectOf<typeof variables>>;
 
 /** Problems of variables that are valid alone but not together. */
-function* contradictionsIn(read: Variables, env: Bindings, problems: readonly string[]) {
+function* contradictionsIn(
+  read: Variables,
+  env: Bindings,
+  errors: readonly FieldError[],
+): Generator<FieldError> {
   const { JWT, ADMIN_TOKEN, ADMIN_TOKENS = [], ALERT_WEBHOOK } = read;
   const policy = originPolicyOf(read, env, variables);
   const originProblem = originUrlProblem(read.ORIGIN_URL, policy);
-  if (originProblem) yield originProblem;
+  if (originProblem) yield { pointer: 'ORIGIN_URL', detail: originProblem };
   if (!policy.allowsPlainHttp)
-    for (const name of plainUrlsIn(read))
-      yield `${name}: is plain http, which anybody on the way can read and change; PLAIN_HTTP=allow takes it`;
+    for (const pointer of plainUrlsIn(read))
+      yield {
+        pointer,
+        detail: 'is plain http, which anybody on the way can read and change; PLAIN_HTTP=allow takes it',
+      };
   // Does not report an invalid admin variable as missing, too.
-  const isAdminWrong = problems.some((problem) => problem.startsWith('ADMIN_'));
+  const isAdminWrong = errors.some(({ pointer }) => pointer.startsWith('ADMIN_'));
   const tokens = adminTokensOf(ADMIN_TOKEN, ADMIN_TOKENS);
   if (tokens.length === 0 && env.ADMIN_ACCESS === undefined && !isAdminWrong)
-    yield 'ADMIN_TOKEN: is missing, and so are ADMIN_TOKENS and ADMIN_ACCESS';
+    yield { pointer: 'ADMIN_TOKEN', detail: 'is missing, and so are ADMIN_TOKENS and ADMIN_ACCESS' };
   if (JWT?.algorithms.some(isSymmetric) && env.JWT_SECRET === undefined)
-    yield 'JWT_SECRET: is missing: JWT.algorithms are those of a shared secret';
+    yield { pointer: 'JWT_SECRET', detail: 'is missing: JWT.algorithms are those of a shared secret' };
   if (ALERT_WEBHOOK !== undefined && env.ALERT_WEBHOOK_SECRET === undefined)
-    yield 'ALERT_WEBHOOK_SECRET: is missing: it signs what ALERT_WEBHOOK is told';
+    yield { pointer: 'ALERT_WEBHOOK_SECRET', detail: 'is missing: it signs what ALERT_WEBHOOK is told' };
   for (const region of read.REGIONS ?? [])
     if (withToken(region, env).token === '')
-      yield `${tokenVariableOf(region)}: is missing, and so is the token of "${region.name}" in REGIONS`;
+      yield {
+        pointer: tokenVariableOf(region),
+        detail: `is missing, and so is the token of "${region.name}" in REGIONS`,
+      };
   if (!haveNamesOfTheirOwn(tokens))
-    yield 'ADMIN_TOKENS: has two tokens of one name (ADMIN_TOKEN is named admin)';
+    yield { pointer: 'ADMIN_TOKENS', detail: 'has two tokens of one name (ADMIN_TOKEN is named admin)' };
 }
 
 /** The variables, or their fields, whose URL is not encrypted. */
@@ -201,12 +211,12 @@ function* plainUrlsIn(read: Variables): Generator<string> {
   const named: [string, string | undefined][] = [
     ['ORIGIN_URL', read.ORIGIN_URL],
     ['DATABASE_HTTP_ENDPOINT', read.DATABASE_HTTP_ENDPOINT],
-    ['JWT.jwksUrl', read.JWT?.jwksUrl],
-    ['ADMIN_ACCESS.teamDomain', read.ADMIN_ACCESS?.teamDomain],
+    ['JWT/jwksUrl', read.JWT?.jwksUrl],
+    ['ADMIN_ACCESS/teamDomain', read.ADMIN_ACCESS?.teamDomain],
     ['OTLP_URL', read.OTLP_URL],
     ['ALERT_WEBHOOK', read.ALERT_WEBHOOK],
   ];
-  for (const { name, url } of read.REGIONS ?? []) named.push([`the url of "${name}" in REGIONS`, url]);
+  for (const [i, { url }] of (read.REGIONS ?? []).entries()) named.push([`REGIONS/${i}/url`, url]);
   for (const [name, url = ''] of named) if (/^http:/i.test(url)) yield name;
 }
 

@@ -12,6 +12,7 @@ import {
   oneOf,
   optional,
   refine,
+  refuse,
   type Shape,
   type Shaped,
   strictObject,
@@ -92,10 +93,10 @@ const access = json(
 const NO_HOST = 'must be a host name such as weir-admin.example.com, without scheme, port or path';
 
 /** The URL parser writes the name as the runtime writes that of a request: in lower case, international names encoded. */
-const adminHost: Shape<string> = (value, at, problems) => {
+const adminHost: Shape<string> = (value, at, errors) => {
   const written = typeof value === 'string' && /^[^\s/?#@:\\%]{1,254}$/.test(value) ? `https://${value}` : '';
   const host = URL.canParse(written) ? hostOf(new URL(written).href) : '';
-  return host === '' ? void problems.push(`${at}: ${NO_HOST}`) : host;
+  return host === '' ? refuse(at, NO_HOST, errors) : host;
 };
 
 const jwtFields = strictObject({
@@ -112,10 +113,10 @@ const jwtFields = strictObject({
   tenantClaim: optional(textFrom(1)),
 });
 
-const jwt: Shape<Shaped<typeof jwtFields>> = (value, at, problems) => {
-  const read = json(jwtFields)(value, at, problems);
+const jwt: Shape<Shaped<typeof jwtFields>> = (value, at, errors) => {
+  const read = json(jwtFields)(value, at, errors);
   if (read && !read.algorithms.some(isSymmetric) && read.jwksUrl === undefined)
-    problems.push(`${at}.jwksUrl: is missing`);
+    refuse(`${at}/jwksUrl`, 'is missing', errors);
   return read;
 };
 
@@ -124,14 +125,14 @@ function wholeNumber(from: number, to: number, problem = `must be a whole number
   return refine(digits, (value) => value >= from && value <= to, problem);
 }
 
-const kvNamespace: Shape<Kv> = (value, at, problems) => {
+const kvNamespace: Shape<Kv> = (value, at, errors) => {
   if (typeof value === 'object' && value !== null) return value as Kv;
-  return void problems.push(`${at}: KV binding is missing`);
+  return refuse(at, 'KV binding is missing', errors);
 };
 
-const queue: Shape<RecordQueue> = (value, at, problems) => {
+const queue: Shape<RecordQueue> = (value, at, errors) => {
   if (typeof value === 'object' && value !== null && 'send' in value) return value as RecordQueue;
-  return void problems.push(`${at}: must be a queue binding`);
+  return refuse(at, 'must be a queue binding', errors);
 };
 
 /** The secret with the token of a region, if REGIONS has none for it: `REDIS_TOKEN_US` for `us`. */

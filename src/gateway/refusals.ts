@@ -50,7 +50,7 @@ function denied(decisive: CheckResult<RuleCheck>, violated: readonly CheckResult
     type: `${TYPES}#quota-exceeded`,
     status: rule.status,
     ...whyDenied(decisive),
-    rule: policyOf(rule),
+    policy: policyOf(rule),
     'violated-policies': violated.map(({ check }) => policyOf(check.rule)),
   });
 }

@@ -1,5 +1,49 @@
 // Problems of Weir's own routes. They are apart from problem.ts, because the gateway does not need them.
+import { type FieldError, quoted, textOfErrors } from '../core/shape.ts';
 import { type Problem, problem } from './problem.ts';
+
+/** Thrown by handlers, rendered in one place. The message is all that a caller by RPC sees. */
+export class ProblemError extends Error {
+  readonly problem: Problem;
+  readonly headers: Readonly<Record<string, string>> | undefined;
+
+  constructor(body: Problem, headers?: Readonly<Record<string, string>>) {
+    super(textOfErrors(firstOf(body.errors ?? [])) || body.title);
+    this.name = 'ProblemError';
+    this.problem = body;
+    this.headers = headers;
+  }
+}
+
+export const invalidBody = (errors: readonly FieldError[]) =>
+  new ProblemError({ status: 400, code: 'invalid-body', title: 'The body is not valid', errors });
+
+export const invalidRequest = (errors: readonly FieldError[]) =>
+  new ProblemError({ status: 400, code: 'invalid-request', title: 'The request is not valid', errors });
+
+export const render = ({ detail, errors, ...rest }: Problem, headers?: Record<string, string>): Response =>
+  problem(
+    {
+      ...rest,
+      ...(detail !== undefined && { detail: quoted(detail, MOST_CHARACTERS) }),
+      ...(errors && { errors: firstOf(errors) }),
+    },
+    headers,
+  );
+
+/** No sentence of Weir is longer. A pointer or a detail can contain a text from the request of any length. */
+const MOST_CHARACTERS = 1_000;
+const MOST_IN_POINTER = 200;
+const MOST_ERRORS = 100;
+
+function firstOf(errors: readonly FieldError[]): readonly FieldError[] {
+  const shown = errors.slice(0, MOST_ERRORS).map(({ pointer, detail }) => ({
+    pointer: quoted(pointer, MOST_IN_POINTER),
+    detail: quoted(detail, MOST_CHARACTERS),
+  }));
+  const more = errors.length - shown.length;
+  return more > 0 ? [...shown, { pointer: '#', detail: `has ${more} more errors` }] : shown;
+}
 
 /** To a request without a valid token, wherever one is needed. */
 export const UNAUTHORIZED: Problem = { status: 401, code: 'unauthorized', title: 'An admin token is needed' };

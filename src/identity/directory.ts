@@ -17,7 +17,15 @@ import {
   type Unavailable,
 } from '../core/ports/callers.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
-import { object, optional, type Shape, text, wholeNumber } from '../core/shape.ts';
+import {
+  type FieldError,
+  object,
+  optional,
+  type Shape,
+  text,
+  textOfErrors,
+  wholeNumber,
+} from '../core/shape.ts';
 import { type Kv, withDeadline } from '../rules/edge/published.ts';
 import { type CallerKind, createLookUpAllowance, type LookUpPermit } from './allowance.ts';
 import { hashApiKey, isWellFormedKey } from './api-key.ts';
@@ -46,9 +54,9 @@ export async function readRecord(
   if (stored === null) return undefined;
   const kept = JSON.parse(stored) as Partial<typeof NOBODY> | null;
   if (kind === 'user' && kept?.nobody === true) return ABSENT;
-  const problems: string[] = [];
-  const record = (kind === 'key' ? apiKeyRecord : userRecord)(kept, 'record', problems);
-  if (!record) throw new Error(`KV has no record of a ${kind}: ${problems.join('; ')}`);
+  const errors: FieldError[] = [];
+  const record = (kind === 'key' ? apiKeyRecord : userRecord)(kept, 'record', errors);
+  if (!record) throw new Error(`KV has no record of a ${kind}: ${textOfErrors(errors)}`);
   return { kind: 'found', record };
 }
 

@@ -67,6 +67,7 @@ import type { SharesByRegion } from '../core/matching/rule.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import type { Probe, SnapshotSource } from '../core/ports/snapshot-source.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
+import { type FieldError, textOfErrors } from '../core/shape.ts';
 import { type Counted, createRegionalCount } from './count.ts';
 import { createDeadline, type Deadline, keepAlive, waitHalf } from './deadline.ts';
 import { createLocalLimiter, type Uncounted } from './fallback.ts';
@@ -396,12 +397,12 @@ export type MakePlan = (round: Round) => RequestPlan | Promise<RequestPlan>;
 /** These rules cannot plan the request. It keeps no charge and gets no decision. */
 export class DoesNotFit extends Error {
   readonly snapshot: Snapshot;
-  readonly problems: readonly string[];
+  readonly errors: readonly FieldError[];
 
-  constructor(snapshot: Snapshot, problems: readonly string[]) {
-    super(problems.join('; '));
+  constructor(snapshot: Snapshot, errors: readonly FieldError[]) {
+    super(textOfErrors(errors));
     this.snapshot = snapshot;
-    this.problems = problems;
+    this.errors = errors;
   }
 }
 

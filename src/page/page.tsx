@@ -4,11 +4,10 @@
 import type { Child, FC } from 'hono/jsx';
 import type { Actor } from '../admin/app.ts';
 import { CHECK_ONLY, type Gate } from '../admin/auth.ts';
-import { render } from '../admin/problems.ts';
 import type { Sessions } from '../admin/session.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
 import { hasAdminCredentials, isByScript } from '../http/authorization.ts';
-import { bodyTooLarge } from '../http/internal-problems.ts';
+import { bodyTooLarge, render } from '../http/internal-problems.ts';
 import { problem } from '../http/problem.ts';
 import { readAtMost } from '../http/read-at-most.ts';
 

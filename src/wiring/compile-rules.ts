@@ -1,7 +1,7 @@
 // Checks rules in code with the schema of the admin route and compiles them. It is loaded with the first request of an
 // isolate that has such rules.
 import type * as z from 'zod';
-import { invalidBody } from '../admin/problems.ts';
+import { fieldErrors } from '../admin/problems.ts';
 import { ruleBodies, tierBodies } from '../admin/schemas.ts';
 import { parseRules, type RejectedRow, type ruleFields } from '../authoring/rule-schema.ts';
 import type { RulesInCode, TierInCode, WrittenRule } from '../authoring/written-rule.ts';
@@ -9,6 +9,7 @@ import { ConfigError } from '../config/config.ts';
 import { digest, toHex } from '../core/digest.ts';
 import { PEOPLE_DEFAULTS, type Rule } from '../core/matching/rule.ts';
 import { compileSnapshot, type Snapshot, withCounterIds } from '../core/matching/snapshot.ts';
+import type { FieldError } from '../core/shape.ts';
 import { assemble } from '../rules/publishing/content.ts';
 import type { tiers as tiersTable } from '../rules/tables/tables.ts';
 
@@ -20,18 +21,18 @@ const VERSION_LENGTH = 16;
 
 /** Throws a ConfigError that names each rule and field that is wrong. */
 export async function compileCode({ rules, tiers = [] }: RulesInCode): Promise<Snapshot> {
-  const problems: string[] = [];
+  const errors: FieldError[] = [];
   const named = rules.map((rule) => ({ ...rule, name: nameOf(rule) }));
-  const rows = named.map((rule, i) => readRow(rule, `rules[${i}]`, problems));
-  const tierRows = tiers.map((tier, i) => readTier(tier, `tiers[${i}]`, problems));
-  problems.push(...repeated(named));
-  if (problems.length > 0) throw new ConfigError(problems);
+  const rows = named.map((rule, i) => readRow(rule, `rules/${i}`, errors));
+  const tierRows = tiers.map((tier, i) => readTier(tier, `tiers/${i}`, errors));
+  errors.push(...repeated(named));
+  if (errors.length > 0) throw new ConfigError(errors);
   const enabled = rows.filter((row) => row['enabled'] !== false);
   const parsed = parseRules(enabled);
   const published = await withCounterIds<Rule>(parsed.rules);
   const { content, rejected } = assemble(published, [tierRows, [], [], [], [], []]);
   const bad = [...parsed.rejected, ...rejected];
-  if (bad.length > 0) throw new ConfigError(bad.flatMap(describe));
+  if (bad.length > 0) throw new ConfigError(bad.flatMap((row) => describe(row, named)));
   return compileSnapshot(await versionOf({ rules, tiers }), { ...content, split: undefined });
 }
 
@@ -42,16 +43,16 @@ const nameOf = ({ name, scope, resource, resources = [], methods = [] }: Written
 
 type Row = Record<string, unknown>;
 
-function readRow(rule: WrittenRule & { readonly name: string }, at: string, problems: string[]): Row {
+function readRow(rule: WrittenRule & { readonly name: string }, at: string, errors: FieldError[]): Row {
   const read = ruleBodies.create.safeParse(rule);
-  if (!read.success) problems.push(...problemsOf(read.error, rule, at));
+  if (!read.success) errors.push(...errorsOf(read.error, rule, at));
   const ordinal = Number(/\d+/.exec(at)?.[0]);
   return { ...read.data, id: rule.name, ordinal };
 }
 
-function readTier(tier: TierInCode, at: string, problems: string[]): typeof tiersTable.$inferSelect {
+function readTier(tier: TierInCode, at: string, errors: FieldError[]): typeof tiersTable.$inferSelect {
   const read = tierBodies.create.safeParse(tier);
-  if (!read.success) problems.push(...problemsOf(read.error, tier, at));
+  if (!read.success) errors.push(...errorsOf(read.error, tier, at));
   const { name, limits, isDefault = false } = tier;
   const moment = new Date(0);
   return {
@@ -66,19 +67,28 @@ function readTier(tier: TierInCode, at: string, problems: string[]): typeof tier
   };
 }
 
-const problemsOf = (error: z.core.$ZodError, input: unknown, at: string): string[] =>
-  (invalidBody(error, input).errors ?? []).map(
-    ({ pointer, detail }) => `${at}${pointer.slice(1).replaceAll('/', '.')}: ${detail}`,
-  );
+const errorsOf = (error: z.core.$ZodError, input: unknown, at: string): FieldError[] =>
+  fieldErrors(error, input).map(({ pointer, detail }) => ({ pointer: at + pointer.slice(1), detail }));
 
-function* repeated(rules: readonly { readonly name: string }[]): Iterable<string> {
+function* repeated(rules: readonly { readonly name: string }[]): Iterable<FieldError> {
   const names = rules.map(({ name }) => name);
   for (const [i, name] of names.entries())
     if (names.indexOf(name) < i)
-      yield `rules[${i}].name: is "${name}", as that of rules[${names.indexOf(name)}]; give them names of their own`;
+      yield {
+        pointer: `rules/${i}/name`,
+        detail: `is that of rules/${names.indexOf(name)} too; give them names of their own`,
+      };
 }
 
-const describe = ({ name, problems }: RejectedRow) => problems.map((problem) => `rule "${name}": ${problem}`);
+/** A row that is valid alone, but not with the others. A name that no rule has is that of a tier. */
+function describe(
+  { name, problems }: RejectedRow,
+  rules: readonly { readonly name: string }[],
+): FieldError[] {
+  const place = rules.findIndex((rule) => rule.name === name);
+  const pointer = place < 0 ? `tiers/${name}` : `rules/${place}`;
+  return problems.map((detail) => ({ pointer, detail }));
+}
 
 const versionOf = async (said: RulesInCode) =>
   toHex(await digest('SHA-256', JSON.stringify([said, NOTHING_UNTYPED]))).slice(0, VERSION_LENGTH);

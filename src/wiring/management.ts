@@ -2,12 +2,12 @@
 
 import { type AdminServices, createAdminApp } from '../admin/app.ts';
 import { CHECK_ONLY, createGate, sessionsOf } from '../admin/auth.ts';
-import { render } from '../admin/problems.ts';
 import { createEndedSessions } from '../admin/session.ts';
 import { runSmoke } from '../admin/smoke.ts';
 import type { IsolateReport } from '../core/ports/region.ts';
 import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
 import type { Services } from '../gateway/services.ts';
+import { render } from '../http/internal-problems.ts';
 import { createPage } from '../page/page.tsx';
 import type { Client } from '../redis/client.ts';
 import { createMetricsStore } from '../redis/metrics-store.ts';

@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest';
 import * as shape from '../../src/core/shape.ts';
 
 function read<T>(reader: shape.Shape<T>, value: unknown) {
-  const problems: string[] = [];
-  return { value: reader(value, 'at', problems), problems };
+  const errors: shape.FieldError[] = [];
+  return { value: reader(value, 'at', errors), errors };
 }
 
 const place = shape.strictObject({
@@ -15,43 +15,55 @@ const place = shape.strictObject({
 
 describe('a shape', () => {
   it('returns valid fields with defaults, and leaves out missing ones', () => {
-    expect(read(place, { name: 'a' })).toEqual({ value: { name: 'a', height: 5 }, problems: [] });
+    expect(read(place, { name: 'a' })).toEqual({ value: { name: 'a', height: 5 }, errors: [] });
     expect(read(shape.object({ id: shape.text }), { id: 'x', more: 1 }).value).toEqual({ id: 'x' });
   });
 
   it.each([
-    [undefined, ['at: is missing']],
-    [null, ['at: must be an object']],
-    [[], ['at: must be an object']],
-    [{}, ['at.name: is missing']],
-    [{ name: 7 }, ['at.name: must be text']],
-    [{ name: 'A' }, ['at.name: must be small letters']],
-    [{ name: 'a', height: '5' }, ['at.height: must be a number']],
-    [{ name: 'a', height: Number.POSITIVE_INFINITY }, ['at.height: must be a number']],
-    [{ name: 'a', height: -1 }, ['at.height: Too small: expected number to be >=0']],
-    [{ name: 'a', height: 10 }, ['at.height: Too big: expected number to be <=9']],
-    [{ name: 'a', tags: 'x' }, ['at.tags: must be a list']],
-    [{ name: 'a', tags: [] }, ['at.tags[0]: is missing']],
-    [{ name: 'a', tags: ['x', 1] }, ['at.tags[1]: must be text']],
-    [{ name: 'a', x: 1, y: 2 }, ['at: Unrecognized keys: "x", "y"']],
-    [{ name: 'a', ['z'.repeat(101)]: 1 }, [`at: Unrecognized key: "${'z'.repeat(99)}…"`]],
+    [undefined, [{ pointer: 'at', detail: 'is missing' }]],
+    [null, [{ pointer: 'at', detail: 'must be an object' }]],
+    [[], [{ pointer: 'at', detail: 'must be an object' }]],
+    [{}, [{ pointer: 'at/name', detail: 'is missing' }]],
+    [{ name: 7 }, [{ pointer: 'at/name', detail: 'must be text' }]],
+    [{ name: 'A' }, [{ pointer: 'at/name', detail: 'must be small letters' }]],
+    [{ name: 'a', height: '5' }, [{ pointer: 'at/height', detail: 'must be a number' }]],
+    [{ name: 'a', height: Number.POSITIVE_INFINITY }, [{ pointer: 'at/height', detail: 'must be a number' }]],
+    [{ name: 'a', height: -1 }, [{ pointer: 'at/height', detail: 'Too small: expected number to be >=0' }]],
+    [{ name: 'a', height: 10 }, [{ pointer: 'at/height', detail: 'Too big: expected number to be <=9' }]],
+    [{ name: 'a', tags: 'x' }, [{ pointer: 'at/tags', detail: 'must be a list' }]],
+    [{ name: 'a', tags: [] }, [{ pointer: 'at/tags/0', detail: 'is missing' }]],
+    [{ name: 'a', tags: ['x', 1] }, [{ pointer: 'at/tags/1', detail: 'must be text' }]],
+    [
+      { name: 'a', x: 1, y: 2 },
+      [
+        { pointer: 'at/x', detail: 'is not a field' },
+        { pointer: 'at/y', detail: 'is not a field' },
+      ],
+    ],
+    [{ name: 'a', ['z'.repeat(101)]: 1 }, [{ pointer: `at/${'z'.repeat(99)}…`, detail: 'is not a field' }]],
     [
       { name: 'A', tags: [1], x: 1 },
-      ['at.name: must be small letters', 'at.tags[0]: must be text', 'at: Unrecognized key: "x"'],
+      [
+        { pointer: 'at/name', detail: 'must be small letters' },
+        { pointer: 'at/tags/0', detail: 'must be text' },
+        { pointer: 'at/x', detail: 'is not a field' },
+      ],
     ],
-  ])('names every problem of %j', (value, problems) => {
-    expect(read(place, value)).toEqual({ value: undefined, problems });
+  ])('names every problem of %j', (value, errors) => {
+    expect(read(place, value)).toEqual({ value: undefined, errors });
   });
 
   it('does not take inherited properties for fields', () => {
-    expect(read(place, JSON.parse('{"name":"a","constructor":1}')).problems).toEqual([
-      'at: Unrecognized key: "constructor"',
+    expect(read(place, JSON.parse('{"name":"a","constructor":1}')).errors).toEqual([
+      { pointer: 'at/constructor', detail: 'is not a field' },
     ]);
   });
 
   it('reads records with any names', () => {
     expect(read(shape.recordOf(shape.text), { a: 'x' }).value).toEqual({ a: 'x' });
-    expect(read(shape.recordOf(shape.text), { a: 1 }).problems).toEqual(['at.a: must be text']);
+    expect(read(shape.recordOf(shape.text), { a: 1 }).errors).toEqual([
+      { pointer: 'at/a', detail: 'must be text' },
+    ]);
     expect(read(shape.recordOf(shape.text), []).value).toBeUndefined();
   });
 

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { readCall } from '../../src/checks/messages.ts';
 import { planChecks } from '../../src/checks/plan.ts';
 
-/** The caller that the limit of the rule is looked up for, or the problem. */
+/** The caller that the limit of the rule is looked up for, or the error. */
 async function planFor(scope: string, subject?: string) {
   const callers: unknown[] = [];
   const rule = { scope, by: [], per: [], validFromMs: null, validUntilMs: null };
@@ -14,10 +14,10 @@ async function planFor(scope: string, subject?: string) {
       return null;
     },
   };
-  const { checks } = readCall({ rule: 'jobs', ...(subject !== undefined && { subject }) });
+  const call = readCall({ rule: 'jobs', ...(subject !== undefined && { subject }) });
   const options = { ipv6Prefix: 64, nowMs: 0, seatId: () => 'seat' };
-  const { problems } = await planChecks(snapshot as never, checks, options);
-  return [...callers, ...problems];
+  const { errors } = await planChecks(snapshot as never, call, options);
+  return [...callers, ...errors];
 }
 
 const NOBODY = { ip: 'unknown', address: 'unknown' };
@@ -28,9 +28,13 @@ it.each([
   ['apiKey', 'ABC-1', { ...NOBODY, apiKeyId: 'abc-1' }],
   ['ip', '2001:db8::1', { ip: '2001:db8::/64', address: '2001:db8::1' }],
   ['global', undefined, NOBODY],
-  ['ip', 'Ann', 'checks[0].subject: is not an IP address'],
-  ['user', undefined, 'checks[0].subject: is missing: the rule counts by user'],
-  ['global', 'Ann', 'checks[0].subject: must be left out: a rule of scope global counts everybody together'],
+  ['ip', 'Ann', { pointer: '#/subject', detail: 'is not an IP address' }],
+  ['user', undefined, { pointer: '#/subject', detail: 'is missing: the rule counts by user' }],
+  [
+    'global',
+    'Ann',
+    { pointer: '#/subject', detail: 'must be left out: a rule of scope global counts everybody together' },
+  ],
 ])('a rule of scope %s with the subject %s counts %j', async (scope, subject, expected) => {
   expect(await planFor(scope, subject)).toMatchObject([expected]);
 });

@@ -21,7 +21,7 @@ const DEADLINE_MS = 5_000;
 export const IP = '192.0.2.1';
 
 export interface Limit {
-  readonly rule: string;
+  readonly policy: string;
   readonly remaining: number;
   readonly resetAt: string;
   readonly allowed: boolean;

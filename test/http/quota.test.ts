@@ -5,7 +5,7 @@ import { IP, useQuota } from './quota-harness.ts';
 const { openIsolate, send, billed, withFault } = useQuota();
 
 const HOUR = 3_600;
-const names = (limits: readonly { rule: string }[]) => limits.map(({ rule }) => rule);
+const names = (limits: readonly { policy: string }[]) => limits.map(({ policy }) => policy);
 const bodyOf = async (answer: Response) => (await answer.json()) as Record<string, unknown>;
 const perIp = createRule({ name: 'per ip', limit: 20, windowSeconds: HOUR });
 
@@ -22,7 +22,7 @@ describe('the quota of a caller', () => {
       caller: { userId: null, apiKeyId: null, tenantId: null, tier: null },
       limits: [
         {
-          rule: 'login',
+          policy: 'login',
           resource: '/login',
           methods: ['POST'],
           scope: 'ip',
@@ -33,7 +33,7 @@ describe('the quota of a caller', () => {
           allowed: true,
           retryAfterMs: 0,
         },
-        expect.objectContaining({ rule: 'per ip', limit: 20, remaining: 16, methods: [] }),
+        expect.objectContaining({ policy: 'per ip', limit: 20, remaining: 16, methods: [] }),
       ],
     });
   });
@@ -65,14 +65,14 @@ describe('the quota of a caller', () => {
     const gold = { userId: 'u1', apiKeyId: 'k1', tenantId: 't1', tier: 'gold' };
     const { ask } = openIsolate({ rules, tiers, keys: { 'raw-secret-key': gold } });
     const text = await (await ask({ key: 'raw-secret-key' })).text();
-    expect(JSON.parse(text)).toMatchObject({ caller: gold, limits: [{ rule: 'calls', limit: 1_000 }] });
+    expect(JSON.parse(text)).toMatchObject({ caller: gold, limits: [{ policy: 'calls', limit: 1_000 }] });
     expect(text).not.toContain('secret');
     expect(await bodyOf(await ask())).toMatchObject({
       // The default tier, by its name.
       caller: { tier: 'free' },
       limits: [
-        { rule: 'calls', limit: 10 },
-        { rule: 'exports', limit: 1 },
+        { policy: 'calls', limit: 10 },
+        { policy: 'exports', limit: 1 },
       ],
     });
   });
@@ -104,7 +104,7 @@ describe('the quota of a caller', () => {
   it('is the quota of the IP for an unknown key, or a 401 with UNVERIFIED=reject', async () => {
     const counting = openIsolate({ rules: [perIp] });
     await counting.take('/x');
-    expect(await counting.limits({ key: 'made up' })).toMatchObject([{ rule: 'per ip', remaining: 19 }]);
+    expect(await counting.limits({ key: 'made up' })).toMatchObject([{ policy: 'per ip', remaining: 19 }]);
     const rejecting = openIsolate({ rules: [perIp], unverified: 'reject' });
     // Even right after another caller at that address got an answer.
     expect((await rejecting.ask()).status).toBe(200);

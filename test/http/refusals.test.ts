@@ -31,7 +31,7 @@ describe('a denial', () => {
       code: 'rate-limited',
       title: 'Too many requests',
       detail: 'Slow down, please.',
-      rule: 'login',
+      policy: 'login',
       'retry-after': 2,
       'violated-policies': ['login'],
     });
@@ -54,7 +54,7 @@ describe('a denial', () => {
     const body = await bodyOf(answer);
     expect(answer.status).toBe(403);
     expect(body).toMatchObject({
-      rule: 'longer',
+      policy: 'longer',
       'violated-policies': ['short', 'longer'],
     });
     const names = policiesIn(headersOf(results), 'RateLimit-Policy').map(({ name }) => name);
@@ -129,7 +129,7 @@ it('a caller that has used up its part of a limit in this isolate is denied by i
   const local = { nowMs: NOW_MS, results };
   const answer = refusal({ ...uncounted('local'), local });
   expect(answer.status).toBe(429);
-  expect(await bodyOf(answer)).toMatchObject({ code: 'rate-limited', rule: 'login', 'retry-after': 2 });
+  expect(await bodyOf(answer)).toMatchObject({ code: 'rate-limited', policy: 'login', 'retry-after': 2 });
 });
 
 it('a refusal challenges a caller with an invalid credential', () => {

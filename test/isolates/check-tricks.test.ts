@@ -92,7 +92,10 @@ describe('an idempotency key in a header', () => {
     const headers = { 'Idempotency-Key': key };
     expect(await post('', { rule: 'jobs', subject: 'keys' }, { headers })).toMatchObject({
       status: 400,
-      body: { code: 'invalid-body', problems: [expect.stringMatching(/^Idempotency-Key: must /)] },
+      body: {
+        code: 'invalid-body',
+        errors: [{ pointer: 'Idempotency-Key', detail: expect.stringMatching(/^must /) }],
+      },
     });
   });
 
@@ -102,7 +105,7 @@ describe('an idempotency key in a header', () => {
       const headers = { 'Idempotency-Key': key };
       expect(await post('', { rule: 'jobs', subject: 'latin keys' }, { headers })).toMatchObject({
         status: 400,
-        body: { problems: [expect.stringMatching(/^Idempotency-Key: must be UTF-8/)] },
+        body: { errors: [{ pointer: 'Idempotency-Key', detail: expect.stringMatching(/^must be UTF-8/) }] },
       });
     }
     expect(await remaining('latin keys')).toBe(1_000);
@@ -169,9 +172,9 @@ describe('an isolate that gets only checks', () => {
     await weir.admin('/rules', { method: 'POST', body: { ...twins, name: 'left', methods: ['GET'] } });
     const right = { ...twins, name: 'right', methods: ['POST'] };
     const { id: other } = await weir.admin<{ id: string }>('/rules', { method: 'POST', body: right });
-    const problem = 'checks[0].policy: names several rules; use the id of one of them';
-    const problems = async () => (await post('', { policy: 'twins', subject: 'a' }, only)).body.problems;
-    await expect.poll(problems).toEqual([problem]);
+    const error = { pointer: '#/policy', detail: 'names several rules; use the id of one of them' };
+    const errors = async () => (await post('', { policy: 'twins', subject: 'a' }, only)).body.errors;
+    await expect.poll(errors).toEqual([error]);
     await weir.admin(`/rules/${other}`, { method: 'DELETE' });
     await isAccepted({ policy: 'twins', subject: 'a' });
   });
@@ -187,15 +190,15 @@ describe('an isolate that gets only checks', () => {
     await expect.poll(() => limitOf(false)).toBe(9);
     await weir.admin(`/rules/${id}`, { method: 'DELETE' });
     await expect
-      .poll(async () => (await post('', { rule: 'changes', subject: 'a' }, only)).body.problems)
-      .toEqual(['checks[0].rule: there is no such rule in force']);
+      .poll(async () => (await post('', { rule: 'changes', subject: 'a' }, only)).body.errors)
+      .toEqual([{ pointer: '#/rule', detail: 'there is no such rule in force' }]);
   });
 
   it('shows a new rule in quotas, too', async () => {
     const limits = async () => {
       const answer = await weir.call('/_weir/quota', only);
-      const { limits: seen } = (await answer.json()) as { limits: { rule: string }[] };
-      return seen.map((limit) => limit.rule);
+      const { limits: seen } = (await answer.json()) as { limits: { policy: string }[] };
+      return seen.map(({ policy }) => policy);
     };
     await limits();
     const body = { ...rule, name: 'of addresses', scope: 'ip', resource: '/of-addresses' };

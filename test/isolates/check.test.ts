@@ -208,10 +208,10 @@ describe('the id of a check', () => {
 });
 
 describe('bad input', () => {
-  it.each(BAD_CHECKS)('%j is refused with the name of the problem', async (body, problem) => {
+  it.each(BAD_CHECKS)('%j is refused: %s %s', async (body, pointer, detail) => {
     expect(await ask(body)).toMatchObject({
       status: 400,
-      body: { code: 'invalid-body', problems: [problem] },
+      body: { code: 'invalid-body', errors: [{ pointer, detail }] },
     });
   });
 });

@@ -97,12 +97,12 @@ it('an id that was used once refunds and settles no second time, however it is s
   const { result } = await call('check', { rule: 'jobs', subject: 'bob', cost: 2 });
   const id = result?.id ?? '';
   expect(await call('refund', id)).toEqual({ result: null });
-  const unknown = { threw: 'id: was not made by this Weir' };
+  const unknown = { threw: '#/id: was not made by this Weir' };
   for (const spelled of [`${id}.1`, `${id}.2`, `${id}.`, `${id}=`]) {
     expect(await call('refund', spelled)).toEqual(unknown);
     expect(await call('settle', spelled, 0)).toEqual(unknown);
   }
-  expect(await call('settle', id, 0)).toEqual({ threw: 'id: was refunded or settled before' });
+  expect(await call('settle', id, 0)).toEqual({ threw: '#/id: was refunded or settled before' });
   expect(await call('check', { rule: 'jobs', subject: 'bob', peek: true })).toMatchObject({
     result: { results: [{ remaining: 3 }] },
   });
@@ -115,7 +115,7 @@ it.each([-1, -1_000, 1.5, null, '3', 1e300])(
     await call('check', { rule: 'jobs', subject, cost: 2 });
     const { result } = await call('check', { rule: 'jobs', subject, cost: 2 });
     expect(await call('settle', result?.id, cost)).toEqual({
-      threw: expect.stringMatching(/^cost: must be /),
+      threw: expect.stringMatching(/^#\/cost: must be /),
     });
     expect(await call('check', { rule: 'jobs', subject, peek: true })).toMatchObject({
       result: { results: [{ remaining: 1 }] },
@@ -143,10 +143,10 @@ it('what a Worker charges is recorded as usage, and corrected when it is settled
 
 it('a call that is not valid throws an error that names the problem', async () => {
   expect(await call('check', { rule: 'nothing', subject: 'ann' })).toEqual({
-    threw: 'checks[0].rule: there is no such rule in force',
+    threw: '#/rule: there is no such rule in force',
   });
   expect(await call('check', { subject: 'ann' })).toEqual({
-    threw: 'the check: must have either rule or policy',
+    threw: '#: must have either rule or policy',
   });
-  expect(await call('refund', 'nothing')).toEqual({ threw: 'id: was not made by this Weir' });
+  expect(await call('refund', 'nothing')).toEqual({ threw: '#/id: was not made by this Weir' });
 });

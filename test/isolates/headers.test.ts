@@ -31,7 +31,7 @@ const RULES = [
 const IDLE_MS = 700;
 
 interface Limit {
-  readonly rule: string;
+  readonly policy: string;
   readonly resetAt: string;
 }
 
@@ -68,7 +68,7 @@ describe('headers', () => {
       expect(reset).toBeLessThanOrEqual(heardAtSeconds + 2);
       // A region's part drains more slowly than the whole limit. So the whole is free a little later, the later one asks.
       const quota = (await (await weir.call('/_weir/quota', { ip })).json()) as { limits: Limit[] };
-      const limit = quota.limits.find(({ rule }) => rule === `even-${algorithm}-ip`);
+      const limit = quota.limits.find(({ policy }) => policy === `even-${algorithm}-ip`);
       const quotaReset = Math.ceil(Date.parse(limit?.resetAt ?? '') / 1_000);
       expect(quotaReset).toBeGreaterThanOrEqual(reset);
       expect(quotaReset).toBeLessThanOrEqual(Math.ceil(reset + Date.now() / 1_000 - sentAtSeconds));
@@ -106,7 +106,7 @@ describe('headers', () => {
     expect(decisive).toEqual({ name: 'api-search-ip', parameters: { r: 0, t: retryAfter } });
     expect(retryAfter).toSatisfy((seconds: number) => seconds > HOUR / 2 - 60 && seconds <= HOUR / 2);
     expect(await answer.json()).toMatchObject({
-      rule: 'api-search-ip',
+      policy: 'api-search-ip',
       'retry-after': retryAfter,
       'violated-policies': ['api-search-ip'],
     });
@@ -124,10 +124,10 @@ describe('the quota', () => {
   const quota = async (ip: string, headers: Record<string, string> = {}) =>
     (await (await weir.call('/_weir/quota', { ip, headers })).json()) as {
       caller: object;
-      limits: { rule: string; limit: number; remaining: number }[];
+      limits: { policy: string; limit: number; remaining: number }[];
     };
   const left = ({ limits }: Awaited<ReturnType<typeof quota>>) =>
-    limits.map(({ rule, limit, remaining }) => `${rule}: ${remaining} of ${limit}`).sort();
+    limits.map(({ policy, limit, remaining }) => `${policy}: ${remaining} of ${limit}`).sort();
 
   it('shows what is left after requests', async () => {
     const ip = freshIp();
@@ -159,7 +159,7 @@ describe('the quota', () => {
     const ip = freshIp();
     const names = async () => {
       const answer = await weir.call('/_weir/quota', { isolate: 'three', ip });
-      return ((await answer.json()) as { limits: { rule: string }[] }).limits.map(({ rule }) => rule);
+      return ((await answer.json()) as { limits: { policy: string }[] }).limits.map(({ policy }) => policy);
     };
     expect(await names()).not.toContain('late-ip');
     const late = {

@@ -40,13 +40,13 @@ const check = async (path: string, body: object) => {
   const headers = { Authorization: `Bearer ${weir.token}` };
   const answer = await weir.call(`/_weir/check${path}`, { method: 'POST', body, headers });
   const text = await answer.text();
-  return JSON.parse(text || '{}') as { allowed?: boolean; id?: string; problems?: string[] };
+  return JSON.parse(text || '{}') as { allowed?: boolean; id?: string; errors?: { detail: string }[] };
 };
 
 /** A check makes the isolate load the rule. One that only looks leaves no records. */
 const isInForce = async (rule: string) => {
-  const { problems = [] } = await check('', { rule, subject: 'nobody', peek: true });
-  return !problems.some((problem) => problem.includes('there is no such rule'));
+  const { errors = [] } = await check('', { rule, subject: 'nobody', peek: true });
+  return !errors.some(({ detail }) => detail.includes('there is no such rule'));
 };
 
 const limitsOf = (random: () => number) => {

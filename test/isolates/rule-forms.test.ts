@@ -68,7 +68,7 @@ it('a rule with two limits counts both, and denies by the first that is used up'
   const denied = await weir.call('/several/x', { ip });
   expect(denied.status).toBe(429);
   expect(await denied.json()).toMatchObject({
-    rule: 'several-all-ip-1d',
+    policy: 'several-all-ip-1d',
     'violated-policies': ['several-all-ip-1d'],
   });
 });

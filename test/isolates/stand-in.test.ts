@@ -68,8 +68,8 @@ const whileFrozen = async <T>(region: string, during: () => Promise<T>): Promise
 /** What is left of a limit of that caller, by the quota that the caller can read in that region. */
 async function left(policy: string, call: Parameters<Weir['call']>[1]): Promise<number | undefined> {
   const answer = await weir.call('/_weir/quota', call);
-  const { limits = [] } = (await answer.json()) as { limits?: { rule: string; remaining: number }[] };
-  return limits.find(({ rule }) => rule === policy)?.remaining;
+  const { limits = [] } = (await answer.json()) as { limits?: { policy: string; remaining: number }[] };
+  return limits.find((limit) => limit.policy === policy)?.remaining;
 }
 
 /** A caller that has used this much from us. The other regions have transferred their parts to us, and refer to it. */

@@ -32,8 +32,11 @@ const failing =
 describe('a refund', () => {
   it('is made if the new rules do not fit the request, which then gets no decision', async () => {
     const { us, decide, settle, errors } = open({ before: [], after: [] });
-    const plan = failing((snapshot) => new DoesNotFit(snapshot, ['x']));
-    await expect(decide({ plan })).rejects.toMatchObject({ problems: ['x'], snapshot: { version: 'new' } });
+    const plan = failing((snapshot) => new DoesNotFit(snapshot, [{ pointer: '#', detail: 'x' }]));
+    await expect(decide({ plan })).rejects.toMatchObject({
+      errors: [{ pointer: '#', detail: 'x' }],
+      snapshot: { version: 'new' },
+    });
     await settle();
     expect([used(kept, us), errors]).toEqual([0, []]);
   });

@@ -134,7 +134,7 @@ async function expectFirstDenial(project: Consumer, compatibilityDate?: string):
   const { passed, denied } = await untilDenied(miniflare);
   expect(passed).toBe(5);
   expect(denied.headers.get('RateLimit-Policy')).toBe('"hello-ip";q=5;w=60, "all-ip";q=100;w=60');
-  expect(await denied.json()).toMatchObject({ code: 'rate-limited', rule: 'hello-ip' });
+  expect(await denied.json()).toMatchObject({ code: 'rate-limited', policy: 'hello-ip' });
 }
 
 /** The package of an import, with its scope and without the path inside it. */

@@ -75,7 +75,7 @@ it('a limit may be a text, and an error names what is wrong with it', async () =
   const { headers } = await open({ rules: [{ resource: '/said', limit: '7 / 2 hours' }] })('/said');
   expect(headers.get('RateLimit-Policy')).toBe('"said-ip";q=7;w=7200');
   const { body } = await open({ rules: [{ resource: '/said', limits: [{ limit: '7 / month' }] }] })('/said');
-  expect(body).toContain('rules[0].limits.0.limit: names "month": ');
+  expect(body).toContain('rules/0/limits/0/limit: names "month": ');
 });
 
 it('a limit may come from the default tier', async () => {
@@ -98,23 +98,23 @@ it('every wrong rule is named, with its field, and no request passes', async () 
   const { status, body } = await call('/a');
   expect(status).toBe(500);
   expect(body).toContain('Weir is not configured: ');
-  expect(body).toContain('rules[1].limit: ');
-  expect(body).toContain('rules[1].colour: is not a field');
-  expect(body).toContain('rules[2].name: is "ip /a", as that of rules[0]');
+  expect(body).toContain('rules/1/limit: ');
+  expect(body).toContain('rules/1/colour: is not a field');
+  expect(body).toContain('rules/2/name: is that of rules/0 too');
 });
 
 it('a region without a URL is named', async () => {
   const app = new Hono().use(weir({ regions: [{ url: '', token: 't' }], rules: [hello('/a')] }));
   app.onError((error) => new Response(error.message, { status: 500 }));
   const answer = await app.fetch(new Request('https://mine.test/a'), {}, createExecutionContext());
-  expect(await answer.text()).toContain('REGIONS[0].url: ');
+  expect(await answer.text()).toContain('REGIONS/0/url: ');
 });
 
 it('health and quota answer, and there is no admin route', async () => {
   const call = open({ rules: [hello('/own')] });
   expect(JSON.parse((await call('/_weir/health')).body)).toEqual({ status: 'ok' });
   expect(JSON.parse((await call('/_weir/quota')).body)).toMatchObject({
-    limits: [{ rule: 'own-ip', limit: 2 }],
+    limits: [{ policy: 'own-ip', limit: 2 }],
   });
   for (const path of ['/_weir/admin/rules', '/_weir/metrics']) expect((await call(path)).status).toBe(404);
 });

@@ -75,7 +75,7 @@ describe('the gateway', () => {
     expect(await answer.json()).toMatchObject({
       type: 'https://iana.org/assignments/http-problem-types#quota-exceeded',
       code: 'rate-limited',
-      rule: 'login-ip',
+      policy: 'login-ip',
       'violated-policies': ['login-ip'],
     });
   });

@@ -51,7 +51,7 @@ describe('Weir as middleware', () => {
     expect(answers.map(({ status }) => status)).toEqual([200, 200, 429]);
     expect(await answers[0]?.text()).toBe('hello stranger');
     expect(answers.map(({ headers }) => headers.get('X-RateLimit-Remaining'))).toEqual(['1', '0', '0']);
-    expect(await answers[2]?.json()).toMatchObject({ code: 'rate-limited', rule: 'hello-ip' });
+    expect(await answers[2]?.json()).toMatchObject({ code: 'rate-limited', policy: 'hello-ip' });
   });
 
   it('keeps headers of outer middleware on a refusal', async () => {

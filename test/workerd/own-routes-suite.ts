@@ -182,7 +182,10 @@ describe('a Worker that is not configured', () => {
     expect(answer.status).toBe(500);
     expect(await answer.json()).toMatchObject({
       code: 'bad-config',
-      problems: expect.arrayContaining(['ORIGIN_URL: is missing', 'REGIONS: is missing']),
+      errors: expect.arrayContaining([
+        { pointer: 'ORIGIN_URL', detail: 'is missing' },
+        { pointer: 'REGIONS', detail: 'is missing' },
+      ]),
     });
   });
 });

@@ -1,8 +1,9 @@
 // Picks the fields of a body that are written into a row. Read-only fields may come back unchanged.
 
 import type { BodySchemas, Values } from '../../authoring/bodies.ts';
+import { invalidBody, ProblemError } from '../../http/internal-problems.ts';
 import type { Row, Target } from '../../rules/tables/repository.ts';
-import { AdminError, invalidBody } from '../problems.ts';
+import { fieldErrors } from '../problems.ts';
 import { changedSince, toJson, toShown } from './collection.ts';
 import type { Collection } from './declaration.ts';
 
@@ -35,15 +36,12 @@ export function takeChanges({ collection, target, before, given }: RowChange): T
 function expectUnchanged(sentBack: readonly [string, unknown][], shown: Values): void {
   const changed = sentBack.filter(([field, value]) => JSON.stringify(value) !== JSON.stringify(shown[field]));
   if (changed.length === 0) return;
-  throw new AdminError({
-    status: 400,
-    code: 'invalid-body',
-    title: 'The body is not valid',
-    errors: changed.map(([field]) => ({
+  throw invalidBody(
+    changed.map(([field]) => ({
       pointer: `#/${field}`,
       detail: `cannot be changed: it is ${JSON.stringify(shown[field])}. Leave it out, or give it as it is`,
     })),
-  });
+  );
 }
 
 // Applies a patch: only the given fields change, and the resulting row must be valid as a whole.
@@ -74,7 +72,7 @@ export async function applyPatch({ collection, target, given, find, save }: Patc
     const patched = await save({ ...target, revisions: [row.revision] }, row, changes);
     if (patched) return patched;
   }
-  throw new AdminError({ status: 409, code: 'changed-since', title: 'Too many are changing it at once' });
+  throw new ProblemError({ status: 409, code: 'changed-since', title: 'Too many are changing it at once' });
 }
 
 /** The given fields, and the fields that change with them. No other field is written. */
@@ -83,7 +81,7 @@ function changesOf(bodies: BodySchemas, shown: Values, given: Values): Values {
   const changed = Object.entries(given).map(([field, value]) => [field, toJson(value)]);
   const merged = Object.fromEntries([...written, ...changed]);
   const result = bodies.replace.safeParse(merged);
-  if (!result.success) throw new AdminError(invalidBody(result.error, merged));
+  if (!result.success) throw invalidBody(fieldErrors(result.error, merged));
   const isOther = ([field, value]: [string, unknown]) =>
     JSON.stringify(value) !== JSON.stringify(shown[field]);
   return Object.fromEntries(Object.entries(result.data).filter(isOther));

@@ -3,9 +3,10 @@
 import { createRoute, type RouteConfig } from '@hono/zod-openapi';
 import * as z from 'zod';
 import type { BodySchemas, Values } from '../../authoring/bodies.ts';
+import { ProblemError } from '../../http/internal-problems.ts';
 import { createRepository, type Row, type Target } from '../../rules/tables/repository.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
-import { AdminError, notFound, problemResponses, sqlStateOf } from '../problems.ts';
+import { notFound, problemResponses, sqlStateOf } from '../problems.ts';
 import { expectRoom, type PublishedChange, publishChange, versionHeader } from '../publish-change.ts';
 import { applyPatch, type Save, takeChanges } from './changes.ts';
 import type { Brought, Collection } from './declaration.ts';
@@ -180,7 +181,7 @@ export const json = (body: Values, status = 200, headers: Record<string, string>
   Response.json(body, { status, headers: { 'Cache-Control': 'no-store', ...headers } });
 
 export const changedSince = ({ revision }: Row) =>
-  new AdminError(
+  new ProblemError(
     {
       status: 412,
       code: 'precondition-failed',

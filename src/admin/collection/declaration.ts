@@ -4,8 +4,8 @@ import { eq, ilike, or, type SQL, sql } from 'drizzle-orm';
 import type { PgColumn } from 'drizzle-orm/pg-core';
 import * as z from 'zod';
 import type { BodySchemas, Values } from '../../authoring/bodies.ts';
+import { invalidBody } from '../../http/internal-problems.ts';
 import type { RepositoryOptions, Row } from '../../rules/tables/repository.ts';
-import { AdminError } from '../problems.ts';
 
 export interface Collection extends RepositoryOptions {
   /** The path, and the group in the documentation: `rules`. */
@@ -22,7 +22,7 @@ export interface Collection extends RepositoryOptions {
   readonly filters: z.ZodRawShape;
   /** `query` has passed `filters`. */
   where(query: Values): readonly (SQL | undefined)[];
-  /** Throws an AdminError if the values do not fit the configuration. `before` is the row to be changed. */
+  /** Throws a ProblemError if the values do not fit the configuration. `before` is the row to be changed. */
   expect?(values: Values, before: Row | undefined): void;
   /** How many bytes of the snapshot a row takes; undefined: none. */
   bytesOf?(row: Values): number;
@@ -57,12 +57,7 @@ export const isPlainId = (text: string): boolean => text.length <= 256 && !text.
 
 export function expectFuture({ expiresAt }: Values, nowMs: number): void {
   if (!(expiresAt instanceof Date) || expiresAt.getTime() > nowMs) return;
-  throw new AdminError({
-    status: 400,
-    code: 'invalid-body',
-    title: 'The body is not valid',
-    errors: [{ pointer: '#/expiresAt', detail: 'must be in the future' }],
-  });
+  throw invalidBody([{ pointer: '#/expiresAt', detail: 'must be in the future' }]);
 }
 
 // Filters that collections have in common. A filter without a value filters nothing.

@@ -1,7 +1,7 @@
 // The revision of a row as an ETag, and the If-Match header.
 
 import { textFromBase64, textToBase64Url } from '../../core/digest.ts';
-import { AdminError } from '../problems.ts';
+import { invalidRequest } from '../../http/internal-problems.ts';
 
 export const toETag = (revision: number): string => `"${revision}"`;
 
@@ -38,12 +38,7 @@ function parseTags(request: Request, header: 'If-Match' | 'If-None-Match') {
 const toRevision = (tag: string) => (/^\d{1,15}$/.test(tag) ? Number(tag) : -1);
 
 const malformed = (header: string) =>
-  new AdminError({
-    status: 400,
-    code: 'invalid-request',
-    title: 'The request is not valid',
-    errors: [{ pointer: header, detail: 'must be * or ETags in quotes, such as "42"' }],
-  });
+  invalidRequest([{ pointer: header, detail: 'must be * or ETags in quotes, such as "42"' }]);
 
 // Cursors: where a page begins, as text that clients send back unchanged.
 
@@ -57,12 +52,7 @@ export function parseCursor(cursor: string, length: number): readonly string[] {
 }
 
 export const badCursor = () =>
-  new AdminError({
-    status: 400,
-    code: 'invalid-request',
-    title: 'The request is not valid',
-    errors: [{ pointer: 'cursor', detail: 'is not the nextCursor of another page' }],
-  });
+  invalidRequest([{ pointer: 'cursor', detail: 'is not the nextCursor of another page' }]);
 
 function decode(cursor: string): unknown {
   try {

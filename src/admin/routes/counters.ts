@@ -1,4 +1,5 @@
 // Resets the counters of a subject, for a caller that was limited by mistake.
+
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import { groupOf, subjectKey } from '../../core/counting/keys.ts';
@@ -8,10 +9,11 @@ import { countedIp, parseIpRange } from '../../core/matching/ip.ts';
 import { BY } from '../../core/matching/plan.ts';
 import { SCOPES, type Scope } from '../../core/matching/rule.ts';
 import type { PublishedRule, SnapshotContent } from '../../core/matching/snapshot.ts';
+import { ProblemError } from '../../http/internal-problems.ts';
 import { readContent } from '../../rules/publishing/content.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
 import { isUuid } from '../collection/declaration.ts';
-import { AdminError, problemResponses } from '../problems.ts';
+import { problemResponses } from '../problems.ts';
 import { publishChange } from '../publish-change.ts';
 
 /** `unknown` stands for callers without an address from Cloudflare. */
@@ -177,7 +179,7 @@ async function reset(
 }
 
 const unavailable = () =>
-  new AdminError({
+  new ProblemError({
     status: 503,
     code: 'counters-unavailable',
     title: 'No region answers',

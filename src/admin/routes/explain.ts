@@ -13,6 +13,7 @@ import { isOwnPath, OWN_PREFIX } from '../../core/matching/resource.ts';
 import { ACTIONS, LISTS, SCOPES } from '../../core/matching/rule.ts';
 import { ENFORCEMENTS } from '../../core/matching/snapshot.ts';
 import { movingUntilMs } from '../../core/regions/placement.ts';
+import { ProblemError } from '../../http/internal-problems.ts';
 import { readContent, type StoredContent } from '../../rules/publishing/content.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
 import {
@@ -26,7 +27,7 @@ import {
   peek,
   reasonsAgainst,
 } from '../explanation.ts';
-import { AdminError, problemResponses } from '../problems.ts';
+import { problemResponses } from '../problems.ts';
 
 // The body and the answer of `explain`.
 
@@ -323,7 +324,7 @@ function findRegions({ regions }: AdminServices, name: string | undefined) {
 }
 
 const badField = (code: string, field: string, detail: string) =>
-  new AdminError({
+  new ProblemError({
     status: 400,
     code,
     title: code === 'bad-path' ? 'Ambiguous path' : 'The body is not valid',

@@ -4,11 +4,12 @@
 import { createRoute } from '@hono/zod-openapi';
 import { and, desc, eq, gte, lt, sql } from 'drizzle-orm';
 import * as z from 'zod';
+import { ProblemError } from '../../http/internal-problems.ts';
 import { asActor, type Database } from '../../rules/tables/repository.ts';
 import { history } from '../../rules/tables/tables.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
 import { badCursor, parseCursor, toCursor } from '../collection/revisions.ts';
-import { AdminError, problemResponses } from '../problems.ts';
+import { problemResponses } from '../problems.ts';
 import { publishChange, versionHeader } from '../publish-change.ts';
 
 // Reads the history that triggers record (what was changed, by whom and when), and undoes changes.
@@ -276,10 +277,10 @@ function parsePosition(cursor: string): number {
 }
 
 const unknownChange = () =>
-  new AdminError({ status: 404, code: 'not-found', title: 'There is no such change' });
+  new ProblemError({ status: 404, code: 'not-found', title: 'There is no such change' });
 
 const changedSince = (detail: string) =>
-  new AdminError({
+  new ProblemError({
     status: 409,
     code: 'changed-since',
     title: 'Something has changed since',

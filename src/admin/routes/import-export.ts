@@ -1,6 +1,8 @@
 // Exports and imports all rules, tiers and routes as one JSON document. A full export has everything, for a backup.
+
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
+import { invalidBody, ProblemError } from '../../http/internal-problems.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
 import { READ_ONLY } from '../auth.ts';
 import {
@@ -13,7 +15,7 @@ import {
 } from '../import/document.ts';
 import { type ImportResult, importRules } from '../import/import.ts';
 import { IMPORT_MODES, type ImportPlan, previewImport } from '../import/plan.ts';
-import { AdminError, problemResponses } from '../problems.ts';
+import { problemResponses } from '../problems.ts';
 import { publishChange, tooLarge, versionHeader, warningsBeforehand } from '../publish-change.ts';
 
 const exportRules = createRoute({
@@ -111,7 +113,7 @@ export function addImportExportRoutes(app: AdminApp, services: AdminServices): v
     const asJson = { 'Content-Type': 'application/json' };
     if (c.req.valid('query').everything) {
       // Somebody who can write to a database can use a hash like the key itself.
-      if (c.get('actor').role === 'read') throw new AdminError(READ_ONLY);
+      if (c.get('actor').role === 'read') throw new ProblemError(READ_ONLY);
       return c.body(toStream(everythingAsText(services.database)), 200, asJson) as never;
     }
     const document = toDocument(await readStoredRows(services.database));
@@ -156,23 +158,17 @@ function summarize({ created, updated, deleted, unchanged }: ImportPlan['rules' 
 }
 
 function doneOrThrow(result: ImportResult): Extract<ImportResult, { kind: 'done' }> {
-  if (result.kind === 'invalid')
-    throw new AdminError({
-      status: 400,
-      code: 'invalid-body',
-      title: 'The body is not valid',
-      errors: result.plan.problems,
-    });
+  if (result.kind === 'invalid') throw invalidBody(result.plan.problems);
   if (result.kind === 'too-large') throw tooLarge(result.bytes);
   if (result.kind === 'changed-since')
-    throw new AdminError({
+    throw new ProblemError({
       status: 409,
       code: 'changed-since',
       title: 'Rules, tiers, routes or settings have changed since',
       detail: `They are at ${result.basedOn} now. With force=true the document is taken over nevertheless.`,
     });
   if (result.kind === 'tiers-in-use')
-    throw new AdminError({
+    throw new ProblemError({
       status: 409,
       code: 'still-in-use',
       title: 'Tiers that are not in the document are still in use',

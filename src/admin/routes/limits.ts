@@ -1,4 +1,5 @@
 // The limits of one caller by the rules in force, and what is left of each. It charges nothing.
+
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import { CALENDAR_WINDOWS } from '../../core/counting/calendar.ts';
@@ -7,10 +8,11 @@ import { countedIp } from '../../core/matching/ip.ts';
 import { planRequest, policyOf, type RuleCheck } from '../../core/matching/plan.ts';
 import { LISTS, resourcesOf, SCOPES } from '../../core/matching/rule.ts';
 import type { Snapshot } from '../../core/matching/snapshot.ts';
+import { invalidRequest, ProblemError } from '../../http/internal-problems.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
 import { isUuid } from '../collection/declaration.ts';
 import { completeCaller, peekChecks } from '../explanation.ts';
-import { AdminError, notFound, problemResponses } from '../problems.ts';
+import { notFound, problemResponses } from '../problems.ts';
 import { left, noSeat, toLeft } from './explain.ts';
 
 const UNKNOWN = { ip: 'unknown', address: 'unknown' };
@@ -150,16 +152,10 @@ const toLimit = ({ rule, full, windowMs }: RuleCheck, caller: Caller) => ({
   subject: subjectOf(rule.scope, caller),
 });
 
-const badSubject = (detail: string) =>
-  new AdminError({
-    status: 400,
-    code: 'invalid-request',
-    title: 'The request is not valid',
-    errors: [{ pointer: 'subject', detail }],
-  });
+const badSubject = (detail: string) => invalidRequest([{ pointer: 'subject', detail }]);
 
 const noRules = () =>
-  new AdminError({
+  new ProblemError({
     status: 503,
     code: 'rules-unavailable',
     title: 'This isolate has no rules yet',

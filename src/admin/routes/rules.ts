@@ -6,13 +6,13 @@ import { normalizeHost, originProblemHere } from '../../authoring/route-schema.t
 import { unknownRegions } from '../../authoring/rule-problems.ts';
 import { ALGORITHM_IDS } from '../../core/counting/algorithms/registry.ts';
 import { SCOPES, type SharesByRegion } from '../../core/matching/rule.ts';
+import { invalidBody } from '../../http/internal-problems.ts';
 import { bytesOfRoute, bytesOfRule } from '../../rules/publishing/snapshot-size.ts';
 import { routes, rules } from '../../rules/tables/tables.ts';
 import type { AdminServices } from '../app.ts';
 import { addCollection } from '../collection/collection.ts';
 import { contains, equals, flag, isUuid } from '../collection/declaration.ts';
 import { isSame } from '../import/document.ts';
-import { AdminError } from '../problems.ts';
 import { routeBodies, ruleBodies } from '../schemas.ts';
 import type { AddRoutes } from './index.ts';
 
@@ -59,12 +59,7 @@ function expectRegions({ regions }: AdminServices, shares: SharesByRegion | null
     regions.map(({ name }) => name),
   );
   if (unknown.length === 0) return;
-  throw new AdminError({
-    status: 400,
-    code: 'invalid-body',
-    title: 'The body is not valid',
-    errors: unknown.map(({ pointer, detail }) => ({ pointer: `#/${pointer}`, detail })),
-  });
+  throw invalidBody(unknown.map(({ pointer, detail }) => ({ pointer: `#/${pointer}`, detail })));
 }
 
 // Routes: which origin the requests of a host and a prefix go to.
@@ -102,10 +97,5 @@ export const addRouteRoutes: AddRoutes = (app, services) =>
 function expectOriginHere({ origins }: AdminServices, origin: string): void {
   const detail = originProblemHere(origin, origins);
   if (detail === undefined) return;
-  throw new AdminError({
-    status: 400,
-    code: 'invalid-body',
-    title: 'The body is not valid',
-    errors: [{ pointer: '#/origin', detail }],
-  });
+  throw invalidBody([{ pointer: '#/origin', detail }]);
 }

@@ -5,6 +5,7 @@ import { createRoute } from '@hono/zod-openapi';
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
 import { SETTINGS_DEFAULTS } from '../../core/matching/snapshot.ts';
+import { ProblemError } from '../../http/internal-problems.ts';
 import type { Publication } from '../../rules/publishing/publish.ts';
 import { SnapshotTooLarge } from '../../rules/publishing/snapshot-size.ts';
 import { asActor, type Database } from '../../rules/tables/repository.ts';
@@ -12,7 +13,7 @@ import { ALL_RULES, type SettingsRow, settings } from '../../rules/tables/tables
 import type { AdminApp, AdminServices } from '../app.ts';
 import { changedSince } from '../collection/collection.ts';
 import { allowedRevisions, toETag } from '../collection/revisions.ts';
-import { AdminError, postgresProblem, problemResponses } from '../problems.ts';
+import { postgresProblem, problemResponses } from '../problems.ts';
 import { publishChange, versionHeader } from '../publish-change.ts';
 import { settingsFields } from '../schemas.ts';
 import type { AddRoutes } from './index.ts';
@@ -141,7 +142,7 @@ async function publishOrThrow({ publish, log }: AdminServices): Promise<Publicat
     return await publish({ again: true });
   } catch (error) {
     log.error('publish-failed', error);
-    throw new AdminError({
+    throw new ProblemError({
       status: 503,
       code: 'publish-failed',
       title: 'The rules could not be published',

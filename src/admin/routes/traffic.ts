@@ -1,5 +1,6 @@
 // What the whole fleet has counted so far, as JSON: the page's overview asks every few seconds and shows the
 // differences.
+
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import type { Family, Point } from '../../telemetry/fleet.ts';

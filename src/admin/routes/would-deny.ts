@@ -1,4 +1,5 @@
 // "Who would this have denied?": the effect of another limit of a rule on the last day, as far as the records show it.
+
 import { createRoute } from '@hono/zod-openapi';
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
@@ -13,11 +14,12 @@ import { ALGORITHM_IDS, type AlgorithmId } from '../../core/counting/algorithms/
 import { capacityOf } from '../../core/counting/capacity.ts';
 import { isUncounted, LARGEST_LIMIT, LONGEST_WINDOW_SECONDS } from '../../core/matching/rule.ts';
 import { HOUR_MS } from '../../core/telemetry/records.ts';
+import { invalidRequest } from '../../http/internal-problems.ts';
 import { rules } from '../../rules/tables/tables.ts';
 import { type Effect, readWouldDeny } from '../../telemetry/would-deny.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
 import { isUuid } from '../collection/declaration.ts';
-import { AdminError, notFound, problemResponses } from '../problems.ts';
+import { notFound, problemResponses } from '../problems.ts';
 
 const DAY_MS = 24 * HOUR_MS;
 /** The most callers that the answer names. */
@@ -181,9 +183,4 @@ const NOTHING = {
 };
 
 const noWindow = () =>
-  new AdminError({
-    status: 400,
-    code: 'invalid-request',
-    title: 'The request is not valid',
-    errors: [{ pointer: 'windowSeconds', detail: 'is needed, because the rule has none of its own' }],
-  });
+  invalidRequest([{ pointer: 'windowSeconds', detail: 'is needed, because the rule has none of its own' }]);
