@@ -179,17 +179,19 @@ function othersOn({ originUrl, regions: [region] }: Stack): ServedWorker[] {
 }
 
 /** Publishes each time, because the KV of a new process is empty. */
-export async function putRulesInForce(url: string, rules: readonly object[]): Promise<void> {
-  await admin(url, '/import', { weir: 1, rules });
-  await admin(url, '/publish', {});
-}
+export const putRulesInForce = (url: string, rules: readonly object[]): Promise<void> =>
+  putRulesInForceBy(async (path, request) => (await fetch(url + path, request)).status, rules);
 
-async function admin(url: string, path: string, body: object): Promise<void> {
-  const answer = await fetch(`${url}/_weir/admin${path}`, {
-    method: 'POST',
-    headers: { Authorization: `Bearer ${ADMIN_TOKEN}`, 'Content-Type': 'application/json' },
-    body: JSON.stringify(body),
-  });
-  if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
-  await answer.body?.cancel();
+export async function putRulesInForceBy(
+  ask: (path: string, request: RequestInit) => Promise<number>,
+  rules: readonly object[],
+): Promise<void> {
+  const post = async (path: string, body: object) => {
+    const headers = { Authorization: `Bearer ${ADMIN_TOKEN}`, 'Content-Type': 'application/json' };
+    const request = { method: 'POST', headers, body: JSON.stringify(body) };
+    const status = await ask(`/_weir/admin${path}`, request);
+    if (status >= 300) throw new Error(`${path}: ${status}`);
+  };
+  await post('/import', { weir: 1, rules });
+  await post('/publish', {});
 }
