@@ -7,7 +7,7 @@ import type { LimitedRule } from '../src/core/matching/compiled-rule.ts';
 import { planRequest } from '../src/core/matching/plan.ts';
 import { RULE_DEFAULTS, type Split } from '../src/core/matching/rule.ts';
 import { compileSnapshot, type Snapshot, withCounterIds } from '../src/core/matching/snapshot.ts';
-import type { CounterStore } from '../src/core/ports/region.ts';
+import { type CounterOperations, type CounterStore, operationsBy } from '../src/core/ports/region.ts';
 import type { SnapshotSource } from '../src/core/ports/snapshot-source.ts';
 import { createBreaker } from '../src/core/regions/breaker.ts';
 import { createLedger } from '../src/limiter/ledger.ts';
@@ -179,12 +179,13 @@ export function routeFrom(name: EdgeName, regions: readonly RegionOfEdges[], onF
     const single = createUpstashStore(client);
     const isCluster = region.cluster !== undefined;
     const upstash = isCluster ? splitByHashSlot(single, pointer) : single;
+    const operations: CounterOperations = upstash;
     const store: CounterStore = {
       ...upstash,
-      run(call, signal) {
+      ...operationsBy((operation, call, signal) => {
         if (region.name !== name) onFarCall();
-        return upstash.run(call, signal);
-      },
+        return operations[operation](call, signal);
+      }),
     };
     const breaker = createBreaker({ random: Math.random });
     const distance = createDistance(store, Date.now);

@@ -1,6 +1,8 @@
 -- invalid-check: returns what is wrong with one check, or nil. It is loaded only for checks that are not plain. The
 -- messages are those of problemOf in src/core/counting/check.ts. Columns are text as in ARGV of counters, or nil.
 local LARGEST, LONGEST, MAX_BUCKETS = 4503599627370496, 1099511627776, 100
+-- What the column `want` means, by operation.
+local UNITS = { take = 'lease', refund = 'kept', settle = 'most', transfer = 'charged' }
 
 local function whole(text)
   local number = tonumber(text)
@@ -33,10 +35,7 @@ return function(operation, hasKey, check)
     most = whole(check.extra)
     if not most then return 'burst and buckets must be whole numbers above 0' end
   end
-  for _, option in ipairs({ 'want', 'block', 'at' }) do
-    local value = check[option]
-    if value and not whole(value) then return option .. ' must be a whole number above 0' end
-  end
+  if check.block and not whole(check.block) then return 'block must be a whole number above 0' end
   if check.hasBadBorders then return 'borders must be four times, one after the other' end
   if operation == 'transfer' then
     local owner = check.owner or ''
@@ -51,6 +50,8 @@ return function(operation, hasKey, check)
     if holdsSeats then return 'seats cannot be settled' end
     if not check.at then return 'settle needs the time of the charge' end
   end
+  if check.want and not whole(check.want) then return UNITS[operation] .. ' must be a whole number above 0' end
+  if check.at and not whole(check.at) then return 'at must be a whole number above 0' end
   if maxUnits and limit > maxUnits then return algorithm .. ' takes a limit of up to ' .. maxUnits end
   if hasBuckets and most > MAX_BUCKETS then
     return 'there can be up to ' .. MAX_BUCKETS .. ' buckets'

@@ -58,7 +58,7 @@ export async function countCommands(
 }
 
 function expectVerdict(replies: readonly unknown[], checks: readonly Check[], verdict: Verdict): void {
-  const { outcomes } = parseAnswer(replies[0], checks);
+  const { outcomes } = parseAnswer('take', replies[0], checks);
   const admitted = outcomes.every(({ allowed }) => allowed);
   if (admitted !== (verdict === 'admitted')) throw new Error(`expected a request to be ${verdict}`);
 }

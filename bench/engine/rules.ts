@@ -55,5 +55,5 @@ export function checksOf(rules: readonly BenchRule[], options: CheckOptions): Pr
 /** One decision, by Redis's own clock by default. */
 export const takeCall = (sha: string, checks: readonly Check[], nowMs?: number): ShaCall => ({
   sha,
-  ...toScriptCall({ operation: 'take', checks, nowMs }),
+  ...toScriptCall('take', { checks, nowMs }),
 });

@@ -17,7 +17,7 @@ export async function createTakeWithKey(client: Client, expected: string) {
   const script = [flag, COMPARE.trim(), ...rest].join('\n');
   const sha = await client.send(AbortSignal.timeout(5_000), (redis) => redis.scriptLoad(script));
   return (checks: readonly Check[], signal: AbortSignal): Promise<unknown> => {
-    const { keys, args } = toScriptCall({ operation: 'take', checks });
+    const { keys, args } = toScriptCall('take', { checks });
     return client.send(signal, (redis) =>
       redis.evalsha(sha, [...keys, ANNOUNCEMENT_KEY], [...args, expected]),
     );

@@ -81,9 +81,7 @@ export async function measureLocks({ isolates, holdMs, rounds, say }: LocksOptio
   const times = await interleave(
     {
       inKeys: crowd(inKeys, (checks) => takeWithKey(checks, signal())),
-      inPipeline: crowd(inPipeline, (checks) =>
-        store.run({ operation: 'take', checks, withAnnouncement: true }, signal()),
-      ),
+      inPipeline: crowd(inPipeline, (checks) => store.take({ checks, withAnnouncement: true }, signal())),
     },
     { rounds, say },
   );

@@ -1,4 +1,5 @@
 // Replaces src/telemetry/region-observer.ts: does the same, or nothing while turned off.
+import { type CounterOperations, operationsBy } from '../../src/core/ports/region.ts';
 import type { MetricSums } from '../../src/core/telemetry/metrics.ts';
 import { createRegionObserver as create, type RegionObserver } from '../../src/telemetry/region-observer.ts';
 import { telling } from './switch.ts';
@@ -8,8 +9,14 @@ export function createRegionObserver(region: string, sums: MetricSums): RegionOb
   return {
     ...observer,
     store(store) {
-      const observed = observer.store(store);
-      return { ...store, run: (call, signal) => (telling.isOn ? observed : store).run(call, signal) };
+      const observed: CounterOperations = observer.store(store);
+      const plain: CounterOperations = store;
+      return {
+        ...store,
+        ...operationsBy((operation, call, signal) =>
+          (telling.isOn ? observed : plain)[operation](call, signal),
+        ),
+      };
     },
     distance(distance) {
       const observed = observer.distance(distance);

@@ -5,7 +5,7 @@ import { hasBurst } from '../../src/core/counting/capacity.ts';
 import type { Decision } from '../../src/core/decision.ts';
 import { isStandIn, ownIdOf, planRequest, type RuleCheck } from '../../src/core/matching/plan.ts';
 import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/matching/snapshot.ts';
-import type { CounterCall } from '../../src/core/ports/region.ts';
+import type { CountCall } from '../../src/core/ports/region.ts';
 import { type Charge, createLedger, type Ledger } from '../../src/limiter/ledger.ts';
 import { createRandom } from '../random.ts';
 import type { Isolate, SentCall, SentCallWatch } from './isolate.ts';
@@ -123,8 +123,8 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
     usage.noteCall(call);
     const refunded = refunding;
     const line = journal.open(call);
-    const { operation, checks = [] } = (call.args[0] ?? {}) as Partial<CounterCall>;
-    const outdated = inForce > 0 && operation === 'take' ? (checks as RuleCheck[]).filter(isOutdated) : [];
+    const { checks = [] } = (call.args[0] ?? {}) as Partial<CountCall>;
+    const outdated = inForce > 0 && call.method === 'take' ? (checks as RuleCheck[]).filter(isOutdated) : [];
     if (refunded === undefined && outdated.length === 0 && !line) return undefined;
     const onRun = (answer: unknown) => {
       line?.onRun(answer);

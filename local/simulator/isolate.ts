@@ -1,7 +1,8 @@
 // One isolate: the real limiter with its own memory. It reaches the regions through the network.
 
+import { OPERATIONS, type Operation } from '../../src/core/counting/check.ts';
 import type { Decision } from '../../src/core/decision.ts';
-import type { CounterCall, CounterStore } from '../../src/core/ports/region.ts';
+import type { CallOf, CountCall, CounterStore } from '../../src/core/ports/region.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
 import { createLimiter, type DecisionRequest, type MakePlan } from '../../src/limiter/limiter.ts';
 import type { LimiterRegion, Regions } from '../../src/limiter/region-calls.ts';
@@ -154,9 +155,10 @@ function createStore(
         tell: watch?.tell,
         onGivenUp,
         execute(server) {
-          const answer = (server as unknown as Record<string, (...args: unknown[]) => unknown>)[method]?.(
-            ...args,
-          );
+          const operation = operationOf(method);
+          const answer = operation
+            ? server.run(operation, args[0] as CallOf<typeof operation>)
+            : (server as unknown as Record<string, (...args: unknown[]) => unknown>)[method]?.(...args);
           watch?.onRun?.(answer);
           return answer;
         },
@@ -175,8 +177,8 @@ function createStore(
   return store;
 }
 
-function aboutOf(method: string, first: unknown): string {
-  if (method !== 'run') return method;
-  const { operation, checks } = first as CounterCall;
-  return operation + (checks[0]?.key ?? '');
-}
+export const operationOf = (method: string): Operation | undefined =>
+  OPERATIONS.find((operation) => operation === method);
+
+const aboutOf = (method: string, first: unknown): string =>
+  operationOf(method) ? method + ((first as CountCall).checks[0]?.key ?? '') : method;

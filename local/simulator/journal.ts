@@ -1,8 +1,8 @@
 // Writes down what happens to one subject, line by line, for people who look into a failure.
-import type { Answer } from '../../src/core/counting/check.ts';
+import type { Answer, Outcome } from '../../src/core/counting/check.ts';
 import type { Decision } from '../../src/core/decision.ts';
-import type { CounterCall } from '../../src/core/ports/region.ts';
-import type { SentCall } from './isolate.ts';
+import type { CountCall } from '../../src/core/ports/region.ts';
+import { operationOf, type SentCall } from './isolate.ts';
 import type { Caller } from './network.ts';
 import { REGIONS, START_MS } from './scenario.ts';
 import type { VirtualTime } from './virtual-time.ts';
@@ -27,19 +27,19 @@ export function createJournal(key: string | undefined, time: Pick<VirtualTime, '
     if (key !== undefined) lines.push(`${String(time.now() - START_MS).padStart(8)} ${line}`);
   };
   const isAbout = ({ method, args }: SentCall) =>
-    method === 'run' && (args[0] as CounterCall).checks.some((check) => check.key === key);
+    operationOf(method) !== undefined && (args[0] as CountCall).checks.some((check) => check.key === key);
   return {
     lines,
     say,
     open(call) {
       if (key === undefined || !isAbout(call)) return undefined;
-      const { operation, checks } = call.args[0] as CounterCall;
+      const { checks } = call.args[0] as CountCall;
       const asked = checks.map(({ id, limit, cost }) => `${id} ${cost} of ${limit}`).join(', ');
-      const who = `${nameOf(call.caller)} → ${REGIONS[call.region]} ${operation} (${asked})`;
+      const who = `${nameOf(call.caller)} → ${REGIONS[call.region]} ${call.method} (${asked})`;
       say(who);
       return {
         tell: (line) => say(`${nameOf(call.caller)} ${line}`),
-        onRun: (answer) => say(`${who} runs: ${sayOutcomes(answer as Answer)}`),
+        onRun: (answer) => say(`${who} runs: ${sayReplies(answer as Answer<unknown>)}`),
       };
     },
     decided(subject, { request, isolate, decision }) {
@@ -52,10 +52,13 @@ export function createJournal(key: string | undefined, time: Pick<VirtualTime, '
   };
 }
 
-const sayOutcomes = ({ nowMs, outcomes }: Answer) =>
-  `at ${nowMs - START_MS} by its clock, ${outcomes
-    .map(({ allowed, remaining, ...more }) => {
-      const { transferredTo } = more as { transferredTo?: string };
-      return `${allowed ? 'yes' : 'no'}, ${remaining} left${transferredTo ? `, moved to ${transferredTo}` : ''}`;
-    })
-    .join('; ')}`;
+const sayReplies = ({ nowMs, outcomes }: Answer<unknown>) =>
+  `at ${nowMs - START_MS} by its clock, ${outcomes.map(sayReply).join('; ')}`;
+
+function sayReply(reply: unknown): string {
+  if (typeof reply === 'string') return reply;
+  const { allowed, remaining, transferredTo, ...more } = reply as Partial<Outcome>;
+  if (allowed === undefined) return JSON.stringify(remaining === undefined ? more : { remaining });
+  const owner = transferredTo ? `, moved to ${transferredTo.name}` : '';
+  return `${allowed ? 'yes' : 'no'}, ${remaining} left${owner}`;
+}

@@ -1,7 +1,7 @@
 // A region as the network sees it: its counters by its own clock, its announcement, and its faults.
-import type { Answer } from '../../src/core/counting/check.ts';
+import type { Operation } from '../../src/core/counting/check.ts';
 import { createMemoryCounters, PROBE_CHECKS, runChecks } from '../../src/core/counting/counters.ts';
-import type { CounterCall } from '../../src/core/ports/region.ts';
+import type { AnswerOf, CallOf, CountCall } from '../../src/core/ports/region.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
 export interface RegionServer {
@@ -15,7 +15,7 @@ export interface RegionServer {
   hangs: { readonly untilMs: number; readonly areKept: boolean };
   /** Forgets everything. */
   restart(): void;
-  run(call: CounterCall): Answer;
+  run<O extends Operation>(operation: O, call: CallOf<O>): AnswerOf<O>;
   reset(keys: readonly string[]): void;
   probe(): void;
   /** Counters that have not expired, among those that a call has ever named. */
@@ -29,7 +29,7 @@ export function createRegionServer(
   let counters = createMemoryCounters();
   const named = new Map<string, Set<string>>();
   const clock = () => time.now() + skewMs;
-  const note = ({ checks }: CounterCall) => {
+  const note = ({ checks }: CountCall) => {
     for (const { key, id } of checks) {
       const ids = named.get(key);
       if (ids) ids.add(id);
@@ -45,16 +45,17 @@ export function createRegionServer(
     restart() {
       counters = createMemoryCounters();
     },
-    run(call) {
+    run(operation, call) {
       note(call);
-      const answer = runChecks(call.operation, call.checks, clock(), counters);
-      return call.withAnnouncement ? { ...answer, announced: this.announced } : answer;
+      const { withAnnouncement }: CountCall = call;
+      const answer = runChecks(operation, call.checks, clock(), counters);
+      return withAnnouncement ? { ...answer, announced: this.announced } : answer;
     },
     reset(keys) {
       for (const key of keys) counters.reset(key);
     },
     probe() {
-      this.run({ operation: 'take', checks: PROBE_CHECKS });
+      this.run('take', { checks: PROBE_CHECKS });
     },
     live: () =>
       [...named].flatMap(([key, ids]) =>

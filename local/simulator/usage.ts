@@ -4,8 +4,8 @@
 import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import type { Decision } from '../../src/core/decision.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import type { CounterCall } from '../../src/core/ports/region.ts';
-import type { SentCall } from './isolate.ts';
+import type { CountCall } from '../../src/core/ports/region.ts';
+import { operationOf, type SentCall } from './isolate.ts';
 import type { Scenario } from './scenario.ts';
 import type { Arrival, SubjectPlan, Traffic } from './traffic.ts';
 
@@ -51,7 +51,7 @@ export function createUsage({ kind }: Scenario): UsageCount {
     noteCall({ caller, region, method, args }) {
       if (caller.place === region) return;
       farCalls += 1;
-      const key = method === 'run' ? (args[0] as CounterCall).checks[0]?.key : undefined;
+      const key = operationOf(method) ? (args[0] as CountCall).checks[0]?.key : undefined;
       const used = key === undefined ? undefined : byKey.get(key);
       if (used) used.farCalls += 1;
     },

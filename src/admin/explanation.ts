@@ -107,9 +107,7 @@ export async function peekChecks(
   { nowMs, deadlineMs }: { readonly nowMs: number; readonly deadlineMs: number },
 ): Promise<readonly Outcome[] | undefined> {
   if (checks.length === 0) return [];
-  const looked = regions.map(({ store }) =>
-    store.run({ operation: 'peek', checks }, AbortSignal.timeout(deadlineMs)),
-  );
+  const looked = regions.map(({ store }) => store.peek({ checks }, AbortSignal.timeout(deadlineMs)));
   const answers = (await Promise.allSettled(looked)).flatMap((one) =>
     one.status === 'fulfilled' ? [one.value.outcomes] : [],
   );

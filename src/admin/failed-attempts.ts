@@ -4,7 +4,7 @@
 // What an address is told while it waits must not depend on its token. Otherwise the answer would say whether a guess
 // was right, and guessing would have no limit.
 import { createBoundedCache } from '../core/bounded-cache.ts';
-import type { Answer, Check, Operation } from '../core/counting/check.ts';
+import type { Answer, Check } from '../core/counting/check.ts';
 import { createBoundedCounters, runChecks } from '../core/counting/counters.ts';
 import { subjectKey } from '../core/counting/keys.ts';
 import { countedIp } from '../core/matching/ip.ts';
@@ -29,13 +29,12 @@ export function createAttemptGuard({ regions, deadlineMs, now }: Needed): Attemp
   /** By address: until when Redis makes it wait; 0 if it need not. */
   const told = createBoundedCache<number>(MAX_ADDRESSES);
 
-  const runHere = (operation: Operation, check: Check) => waitOf(runChecks(operation, [check], now(), own));
+  const runHere = (operation: 'take' | 'peek', check: Check) =>
+    waitOf(runChecks(operation, [check], now(), own));
   /** Ignores errors: a right token must work while Redis is down, and memory still slows down wrong tokens. */
-  const runThere = async (store: CounterStore | undefined, operation: Operation, check: Check) =>
+  const runThere = async (store: CounterStore | undefined, operation: 'take' | 'peek', check: Check) =>
     waitOf(
-      await store
-        ?.run({ operation, checks: [check] }, AbortSignal.timeout(deadlineMs))
-        .catch(() => undefined),
+      await store?.[operation]({ checks: [check] }, AbortSignal.timeout(deadlineMs)).catch(() => undefined),
     );
 
   return async ({ address, look, store = regions[0]?.store }) => {

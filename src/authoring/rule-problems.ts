@@ -257,5 +257,5 @@ export function limitProblem({ algorithm, windowSeconds, burst, buckets }: Count
   const windowMs = windowSeconds * 1000;
   const check = { key: '', id: SOME_ID, algorithm, limit, windowMs, extra, cost: 1, seatId: SOME_SEAT };
   // People write windows in seconds, so the message must not name milliseconds.
-  return problemOf(check)?.replace(/limit times windowMs.*/, 'is too large for so long a window');
+  return problemOf(check, 'take')?.replace(/limit times windowMs.*/, 'is too large for so long a window');
 }

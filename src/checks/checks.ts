@@ -14,7 +14,14 @@ import type { Services } from '../gateway/services.ts';
 import { waitOf } from '../gateway/throttle.ts';
 import { attempt } from '../http/guard.ts';
 import { invalidBody, ProblemError } from '../http/internal-problems.ts';
-import { atEachStore, createLedger, type Ledger, type PastCharge, settlementOf } from '../limiter/ledger.ts';
+import {
+  AMENDMENTS,
+  atEachStore,
+  createLedger,
+  type Ledger,
+  type PastCharge,
+  settlementOf,
+} from '../limiter/ledger.ts';
 import { type DecisionRequest, DoesNotFit, type MakePlan } from '../limiter/limiter.ts';
 import type { Regions } from '../limiter/region-calls.ts';
 import { createRulesRefresh, type Refreshed } from '../limiter/rules-refresh.ts';
@@ -234,9 +241,9 @@ export function createChecks(services: CheckServices): Checks {
       return store ? [{ store, check, chargedAtMs: check.chargedAtMs }] : [];
     });
 
-  const run = (operation: 'refund' | 'settle', charges: readonly PastCharge[]) =>
-    atEachStore(charges, (store, checks) =>
-      available(() => store.run({ operation, checks }, AbortSignal.timeout(SETTLE_MS))),
+  const amend = (operation: 'refund' | 'settle', charges: readonly PastCharge[]) =>
+    atEachStore(charges, (store, some) =>
+      available(() => AMENDMENTS[operation](store, some, AbortSignal.timeout(SETTLE_MS))),
     );
 
   return {
@@ -246,15 +253,15 @@ export function createChecks(services: CheckServices): Checks {
         : decideOnce(call.idempotencyKey, call, asked),
     async refund(id, asked) {
       const charges = await spend(id);
-      await run('refund', toPastCharges(charges));
+      await amend('refund', toPastCharges(charges));
       attempt(log, correct, charges, 0, asked);
     },
     async settle(id, cost, asked) {
       const charges = await spend(id);
       const spent = toPastCharges(charges).filter(({ check }) => check.seatId === undefined);
       const { added, refunded } = settlementOf(spent, cost);
-      await run('settle', added);
-      await run('refund', refunded);
+      await amend('settle', added);
+      await amend('refund', refunded);
       attempt(log, correct, charges, cost, asked);
     },
   };

@@ -75,4 +75,4 @@ const nothing = () => {};
  * the breaker must learn whether the region answers, even if no client waits for that.
  */
 export const mayBeDropped = ({ region, checks }: RegionCall, nowMs: number): boolean =>
-  region.breaker.isFresh(nowMs) && checks.every((check) => !check.want && !needsFollowUp(check));
+  region.breaker.isFresh(nowMs) && checks.every((check) => !check.leaseUnits && !needsFollowUp(check));

@@ -8,7 +8,7 @@ import { createBoundedCounters, runChecks } from '../core/counting/counters.ts';
 import { type DegradedDecision, type DegradedReason, denyingResults } from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { createPerSecondBudget } from '../core/per-second-budget.ts';
-import type { CounterStore } from '../core/ports/region.ts';
+import { type CounterStore, operationsBy } from '../core/ports/region.ts';
 import type { Ledger } from './ledger.ts';
 
 const MAX_COUNTERS = 10_000;
@@ -38,7 +38,7 @@ export function createLocalLimiter({ now, capPerSecond }: LocalLimiterOptions): 
   const counters = createBoundedCounters(MAX_COUNTERS);
   const cap = createPerSecondBudget(capPerSecond);
   const store: CounterStore = {
-    run: async ({ operation, checks }) => runChecks(operation, checks, now(), counters),
+    ...operationsBy(async (operation, { checks }) => runChecks(operation, checks, now(), counters)),
     reset: async () => {},
     probe: async () => {},
   };

@@ -3,6 +3,7 @@
 
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import { windowAt } from '../core/counting/calendar.ts';
+import type { TakeCheck } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { asWhole, pendingOf } from './count.ts';
@@ -36,14 +37,16 @@ interface Refill {
   readonly placed: PlacedCheck;
   /** The check as the region counts it, with the units to lease. */
   readonly check: RuleCheck;
-  readonly wanting: RuleCheck;
+  readonly leasing: RuleCheck & TakeCheck;
 }
 
 export function createLeaseUpkeep({ now, book, transfers }: LeaseUpkeepOptions): LeaseUpkeep {
   const refillOf = (placed: PlacedCheck, regions: Regions): Refill[] => {
     const check = book.isLow(placed.check) ? transfers.checkAt(placed, regions[0].name) : undefined;
     const units = check ? book.claim(regions, placed, check) : 0;
-    return check && units > 0 ? [{ placed, check, wanting: { ...check, want: units - check.cost } }] : [];
+    return check && units > 0
+      ? [{ placed, check, leasing: { ...check, leaseUnits: units - check.cost } }]
+      : [];
   };
 
   const refill = async (refills: readonly Refill[], { regions, afterResponse }: Following) => {
@@ -51,8 +54,8 @@ export function createLeaseUpkeep({ now, book, transfers }: LeaseUpkeepOptions):
     const sentAtMs = now();
     const announcement = book.announcement();
     const signal = AbortSignal.timeout(REFILL_MS);
-    const checks = refills.map(({ wanting }) => wanting);
-    const ask = () => region.store.run({ operation: 'take', checks }, signal);
+    const checks = refills.map(({ leasing }) => leasing);
+    const ask = () => region.store.take({ checks }, signal);
     const asked = await askRegion({ region, isFair: false, now, ask });
     if (asked.kind === 'unanswered') return;
     const { nowMs, outcomes } = asked.answer;
@@ -102,8 +105,7 @@ function callsFor(idle: readonly Lease[]): Leases[] {
 async function giveBack(leases: Leases): Promise<void> {
   const [{ region }] = leases;
   const checks = leases.map(({ check, units, chargedAtMs }) => ({ ...check, cost: units, chargedAtMs }));
-  const call = { operation: 'refund', checks } as const;
-  await region.store.run(call, AbortSignal.timeout(GIVE_BACK_MS)).catch(region.watch.note);
+  await region.store.refund({ checks }, AbortSignal.timeout(GIVE_BACK_MS)).catch(region.watch.note);
 }
 
 // Which limits may be leased, how many units, and for how long. docs/leases.md explains why that is exact.

@@ -3,7 +3,7 @@
 // reports an error, and the charge expires by itself.
 
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
-import type { Check, Operation } from '../core/counting/check.ts';
+import type { Check } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { type CounterStore, OutOfCalls } from '../core/ports/region.ts';
 
@@ -15,23 +15,31 @@ export interface PastCharge<C extends Check = Check> {
   /** By the clock of the store. Undefined: the charge is in doubt, because the store did not answer. */
   readonly chargedAtMs?: number | undefined;
   /** For a refund: units of the charge that stay charged. */
-  readonly keptUnits?: number;
+  readonly keptUnits?: number | undefined;
 }
 
 /** Calls each store once, and all stores in parallel. */
-export const atEachStore = <C extends Check, T>(
-  charges: readonly PastCharge<C>[],
-  call: (store: CounterStore, checks: readonly C[]) => Promise<T>,
+export const atEachStore = <C extends PastCharge, T>(
+  charges: readonly C[],
+  call: (store: CounterStore, charges: readonly C[]) => Promise<T>,
 ): Promise<T[]> =>
-  Promise.all(
-    [...Map.groupBy(charges, ({ store }) => store)].map(([store, ofStore]) =>
-      call(store, ofStore.map(asCharged)),
-    ),
-  );
+  Promise.all([...Map.groupBy(charges, ({ store }) => store)].map(([store, some]) => call(store, some)));
 
-/** The check, addressed as a past charge. */
-const asCharged = <C extends Check>({ check, chargedAtMs, keptUnits = 0 }: PastCharge<C>): C =>
-  chargedAtMs === undefined ? check : { ...check, want: keptUnits, chargedAtMs };
+type Amend = (store: CounterStore, charges: readonly PastCharge[], signal: AbortSignal) => Promise<unknown>;
+
+/** The calls that change charges of one store. */
+export const AMENDMENTS: Readonly<Record<'refund' | 'settle', Amend>> = {
+  refund(store, charges, signal) {
+    const checks = charges.map(({ check, chargedAtMs, keptUnits }) => ({ ...check, chargedAtMs, keptUnits }));
+    return store.refund({ checks }, signal);
+  },
+  settle(store, charges, signal) {
+    const checks = charges.flatMap(({ check, chargedAtMs }) =>
+      chargedAtMs === undefined ? [] : [{ ...check, chargedAtMs }],
+    );
+    return store.settle({ checks }, signal);
+  },
+};
 
 /** Brings these charges to the real cost: with units to charge in addition, or with units to give back. */
 export const settlementOf = <C extends Check>(charges: readonly PastCharge<C>[], cost: number) => ({
@@ -43,7 +51,7 @@ export const settlementOf = <C extends Check>(charges: readonly PastCharge<C>[],
 const differences = <C extends Check>(
   charges: readonly PastCharge<C>[],
   of: (charged: number) => number,
-  keptUnits = 0,
+  keptUnits?: number,
 ): PastCharge<C>[] =>
   charges
     .map((charge) => ({ ...charge, check: { ...charge.check, cost: of(charge.check.cost) }, keptUnits }))
@@ -139,7 +147,7 @@ export class Ledger {
     this.#spent = NOTHING;
     for (const { putBack } of this.#leased) putBack();
     this.#leased = NOTHING;
-    await Promise.all([this.#run('refund', refunded), this.release()]);
+    await Promise.all([this.#amend('refund', refunded), this.release()]);
   }
 
   /** The client left before its turn: gives back its place in the queue, and what `refundError` gives back. */
@@ -156,8 +164,8 @@ export class Ledger {
   async settle(cost: number): Promise<void> {
     const settled = this.#spent.filter(({ check }) => check.rule.costFromOrigin);
     const { added, refunded } = settlementOf(settled, cost);
-    await this.#run('settle', added);
-    await this.#run('refund', refunded);
+    await this.#amend('settle', added);
+    await this.#amend('refund', refunded);
   }
 
   /** False if a seat is lost: somebody else has it, or this request can never renew it again. */
@@ -171,24 +179,28 @@ export class Ledger {
     const held = [...this.#seats, ...this.#doubts];
     this.#seats = NOTHING;
     this.#doubts = NOTHING;
-    await atEachStore(held, (store, checks) => this.#releaseAt(store, checks));
+    await atEachStore(held, (store, some) => this.#releaseAt(store, some));
   }
 
   async #refundWhere(isRefunded: (check: RuleCheck) => boolean): Promise<void> {
-    await this.#run(
+    await this.#amend(
       'refund',
       this.#spent.filter(({ check }) => isRefunded(check)),
     );
   }
 
-  #run(operation: Operation, charges: readonly Charge[]): Promise<boolean[]> {
-    return atEachStore(charges, (store, checks) => this.#runAt(store, operation, checks));
+  #amend(operation: 'refund' | 'settle', charges: readonly PastCharge[]): Promise<boolean[]> {
+    return atEachStore(charges, (store, some) => this.#amendAt(store, operation, some));
   }
 
   /** False if the store may not have done it. */
-  async #runAt(store: CounterStore, operation: Operation, checks: readonly Check[]): Promise<boolean> {
+  async #amendAt(
+    store: CounterStore,
+    operation: 'refund' | 'settle',
+    charges: readonly PastCharge[],
+  ): Promise<boolean> {
     try {
-      await store.run({ operation, checks }, AbortSignal.timeout(DEADLINE_MS));
+      await AMENDMENTS[operation](store, charges, AbortSignal.timeout(DEADLINE_MS));
       return true;
     } catch (error) {
       this.#onError(error);
@@ -197,14 +209,14 @@ export class Ledger {
   }
 
   /** Takes seats again that Redis has forgotten (after a restart, a reset or a long outage), if they are still free. */
-  async #renewAt(store: CounterStore, held: readonly RuleCheck[]): Promise<boolean> {
+  async #renewAt(store: CounterStore, charges: readonly Charge[]): Promise<boolean> {
     const signal = () => AbortSignal.timeout(DEADLINE_MS);
+    const held = charges.map(({ check }) => check);
     try {
-      const { outcomes } = await store.run({ operation: 'renew', checks: held }, signal());
-      const forgotten = held.filter((_, i) => outcomes[i]?.allowed === false);
-      if (forgotten.length === 0) return true;
-      const checks = forgotten.map((check) => ({ ...check, chargedAtMs: undefined }));
-      const retaken = await store.run({ operation: 'take', checks }, signal());
+      const { outcomes } = await store.renew({ checks: held }, signal());
+      const lost = held.filter((_, i) => outcomes[i] === 'lost');
+      if (lost.length === 0) return true;
+      const retaken = await store.take({ checks: lost }, signal());
       return retaken.outcomes.every(({ allowed }) => allowed);
     } catch (error) {
       this.#onError(error);
@@ -212,12 +224,12 @@ export class Ledger {
     }
   }
 
-  async #releaseAt(store: CounterStore, held: readonly Check[]): Promise<void> {
+  async #releaseAt(store: CounterStore, held: readonly Charge[]): Promise<void> {
     for (const pauseMs of RELEASE_AGAIN_MS) {
-      if (await this.#runAt(store, 'refund', held)) return;
+      if (await this.#amendAt(store, 'refund', held)) return;
       await new Promise((resolve) => setTimeout(resolve, pauseMs * (1 + Math.random())));
     }
-    await this.#runAt(store, 'refund', held);
+    await this.#amendAt(store, 'refund', held);
   }
 }
 

@@ -4,7 +4,7 @@
 // that is exact.
 
 import { capacityOf, hasBurst } from '../core/counting/capacity.ts';
-import type { Outcome } from '../core/counting/check.ts';
+import type { SettleCheck, TransferReply } from '../core/counting/check.ts';
 import { isStandIn, type RuleCheck } from '../core/matching/plan.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { centralRegionOf } from '../core/regions/parts.ts';
@@ -22,7 +22,7 @@ export interface Merge {
   readonly placed: PlacedCheck;
   readonly from: LimiterRegion;
   /** The answer of `from` when it was asked for its part. */
-  readonly outcome: Outcome;
+  readonly reply: TransferReply;
   /** The nearest one is the owner. */
   readonly regions: Regions;
 }
@@ -46,36 +46,42 @@ export function createMerging({ ask, transferFrom, isRefused }: MergingOptions) 
     const known = transferFrom(turn.check, keeper.name);
     if (known || isRefused(keeper.name, turn.check)) return known?.owner === owner.name;
     const signal = AbortSignal.timeout(MERGE_MS);
-    const [outcome] = await ask({ from: keeper, owner: owner.name, placed: [turn] }, signal);
-    return outcome?.allowed === true;
+    const [reply] = await ask({ from: keeper, owner: owner.name, placed: [turn] }, signal);
+    return reply?.kind === 'transferred';
   };
 
   /** Undefined if that region may have transferred its part, or if the owner has no room for its units. */
-  const tryOnce = async ({ placed, from, regions }: Merge, units: number): Promise<Outcome | undefined> => {
+  const tryOnce = async (
+    { placed, from, regions }: Merge,
+    units: number,
+  ): Promise<TransferReply | undefined> => {
     const [owner] = regions;
     const signal = AbortSignal.timeout(MERGE_MS);
     const charge = { ...wholeOf(placed.check), cost: units };
-    const { nowMs, outcomes } = await owner.store.run({ operation: 'take', checks: [charge] }, signal);
+    const { nowMs, outcomes } = await owner.store.take({ checks: [charge] }, signal);
     if (!outcomes[0]?.allowed) return undefined;
     const charged = { units, atMs: nowMs };
     // If the region does not answer, the charge stays.
-    const [answer] = await ask({ from, owner: owner.name, placed: [placed], charged }, signal);
-    if (answer?.allowed !== false) return undefined;
-    await owner.store.run({ operation: 'refund', checks: [{ ...charge, chargedAtMs: nowMs }] }, signal);
-    return answer;
+    const [reply] = await ask({ from, owner: owner.name, placed: [placed], charged }, signal);
+    if (!reply || reply.kind === 'transferred') return undefined;
+    await owner.store.refund({ checks: [{ ...charge, chargedAtMs: nowMs }] }, signal);
+    return reply;
   };
 
   return {
     async merge(merge: Merge): Promise<void> {
       const { check, parts } = merge.placed;
-      if (merge.outcome.allowed || !isMerged(check, parts)) return;
-      let units = merge.outcome.remaining;
+      if (!isMerged(check, parts)) return;
+      let units = unitsInUse(merge.reply);
       // The region may have counted more meanwhile, or a window may have ended.
       for (let tries = 0; tries < MAX_TRIES && units > 0 && (await hasTurn(merge)); tries += 1)
-        units = (await tryOnce(merge, units))?.remaining ?? 0;
+        units = unitsInUse(await tryOnce(merge, units));
     },
   };
 }
+
+const unitsInUse = (reply: TransferReply | undefined): number =>
+  reply?.kind === 'in-use' ? reply.usedUnits : 0;
 
 // Carries the level of a bucket over to another region when its rule moves. The counter there starts empty, and a
 // bucket under load never empties, so the old level would be forgotten. While both regions count, Weir raises the new
@@ -91,15 +97,13 @@ export function catchUp(pending: readonly Pending[], afterResponse: AfterRespons
     const [older, newer] = [usedOf(pending[i - 1]), usedOf(pending[i])];
     if (!older || !newer || older.units <= newer.units) continue;
     const { check, region } = newer;
-    const lacking = { ...check, cost: older.units - newer.units, want: older.units, chargedAtMs: nowMs };
+    const lacking = { ...check, cost: older.units - newer.units, mostUnits: older.units, chargedAtMs: nowMs };
     afterResponse(settle(region, lacking));
   }
 }
 
-const settle = (region: LimiterRegion, check: RuleCheck): Promise<unknown> =>
-  region.store
-    .run({ operation: 'settle', checks: [check] }, AbortSignal.timeout(CATCH_UP_MS))
-    .catch(region.watch.note);
+const settle = (region: LimiterRegion, check: SettleCheck): Promise<unknown> =>
+  region.store.settle({ checks: [check] }, AbortSignal.timeout(CATCH_UP_MS)).catch(region.watch.note);
 
 /**
  * Units used in a bucket that one region counts alone. A check that is counted twice is in the list twice, older first.

@@ -1,7 +1,7 @@
 // Calls one region to count checks of a request, and writes the answer into the tally. `start` makes the call. Then
 // `accept` and `hear` get the answer, or `fail` gets the error.
 
-import { type Answer, type Outcome, outcomeWith } from '../core/counting/check.ts';
+import { type Answer, type Outcome, outcomeWith, type TakeCheck } from '../core/counting/check.ts';
 import type { DegradedReason } from '../core/decision.ts';
 import { mapStable } from '../core/map-stable.ts';
 import { isStandIn, type RuleCheck } from '../core/matching/plan.ts';
@@ -135,7 +135,7 @@ export interface RegionCall {
   readonly region: LimiterRegion;
   readonly turns: readonly Turn[];
   /** The checks as sent, with the units to lease. */
-  readonly checks: readonly RuleCheck[];
+  readonly checks: readonly (RuleCheck & TakeCheck)[];
   readonly withAnnouncement: boolean;
   readonly permit: Permit;
   /** The region has enough time, so a timeout is its fault. */
@@ -218,9 +218,9 @@ export function createRegionCalls({
       : Math.max(fair, deadline.totalMs * FAIR_PART);
 
   /** The check with units to lease, if it is time for a lease. */
-  const wanting = ({ check, ones: [{ placed }] }: Turn, { regions }: CountRequest): RuleCheck => {
-    const want = leases.claim(regions, placed, check);
-    return want > 0 ? { ...check, want } : check;
+  const leasing = ({ check, ones: [{ placed }] }: Turn, { regions }: CountRequest): RuleCheck & TakeCheck => {
+    const leaseUnits = leases.claim(regions, placed, check);
+    return leaseUnits > 0 ? { ...check, leaseUnits } : check;
   };
 
   /** Notes the answer for each check of the call. */
@@ -232,7 +232,7 @@ export function createRegionCalls({
     });
     for (let i = 0; i < turns.length; i += 1) {
       const turn = turns[i] as Turn;
-      if (checks[i]?.want) leases.answered(turn.check);
+      if (checks[i]?.leaseUnits) leases.answered(turn.check);
       const told = outcomes[i];
       if (!told) continue;
       const outcome = outcomeWith(told, { nowMs: told.nowMs ?? nowMs });
@@ -324,7 +324,7 @@ export function createRegionCalls({
 
   const checksOf = (region: LimiterRegion, turns: readonly Turn[], request: CountRequest) => {
     const isLeasing = request.operation === 'take' && region === request.regions[0];
-    return mapStable(turns, (turn) => (isLeasing ? wanting(turn, request) : turn.check));
+    return mapStable(turns, (turn) => (isLeasing ? leasing(turn, request) : turn.check));
   };
 
   return {
@@ -343,8 +343,8 @@ export function createRegionCalls({
       const isFair = ms >= fair;
       const slow = slowMs(region, fair, request);
       const sentAtMs = now();
-      const call = { operation: request.operation, checks, withAnnouncement };
-      const answering = region.store.run(call, AbortSignal.timeout(Math.ceil(ms)));
+      const signal = AbortSignal.timeout(Math.ceil(ms));
+      const answering = region.store[request.operation]({ checks, withAnnouncement }, signal);
       return { region, turns, checks, permit, isFair, slowMs: slow, sentAtMs, withAnnouncement, answering };
     },
 

@@ -4,7 +4,7 @@
 
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { capacityOf, hasBurst } from '../core/counting/capacity.ts';
-import type { Outcome } from '../core/counting/check.ts';
+import type { Outcome, TransferReply } from '../core/counting/check.ts';
 import { checkAt, type RuleCheck } from '../core/matching/plan.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { isUsable, type Part, type Parts } from '../core/regions/parts.ts';
@@ -93,14 +93,10 @@ export function createKnownTransfers(now: () => number): KnownTransfers {
     note,
     transferFrom,
 
-    learn(
-      check,
-      from,
-      { transferredTo: owner = '', resetAtMs, retryAfterMs = 0 },
-      { askedAtMs, answeredAtMs },
-    ) {
+    learn(check, from, { transferredTo, resetAtMs }, { askedAtMs, answeredAtMs }) {
+      const { name: owner = '', usableMs = 0 } = transferredTo ?? {};
       const transferredUntilMs = askedAtMs + resetAtMs - answeredAtMs;
-      note(check, { from, owner, usableUntilMs: askedAtMs + retryAfterMs, transferredUntilMs });
+      note(check, { from, owner, usableUntilMs: askedAtMs + usableMs, transferredUntilMs });
     },
 
     isCountedAt: (placed, region) => usableAt(placed, region) !== undefined,
@@ -197,7 +193,7 @@ export interface TransferCall {
 export interface Transfers extends KnownTransfers {
   /** Whether the owner lacks the part of `from` and should ask for it: `from` has not refused lately. */
   isMissing(placed: PlacedCheck, owner: string, from: LimiterRegion): boolean;
-  ask(ask: TransferCall, signal: AbortSignal): Promise<readonly Outcome[]>;
+  ask(ask: TransferCall, signal: AbortSignal): Promise<readonly TransferReply[]>;
   /** After each request: asks for parts where a subject uses much of its region's part, and renews transfers. */
   follow(uses: readonly Use[], regions: Regions, afterResponse: AfterResponse): void;
 }
@@ -217,25 +213,28 @@ export function createTransfers(now: () => number): Transfers {
     for (const one of placed) note('asking', one, ASK_MS);
     const checks = placed.map(({ check, parts }) => ({
       ...wholeOf(check),
-      transfer: { owner, termMs: termMs(check), holdMs: holdMs(check, parts) },
-      ...(charged && { want: charged.units, chargedAtMs: charged.atMs }),
+      transfer: { owner, termMs: termMs(check), holdMs: holdMs(check, parts), ownerCharge: charged },
     }));
-    const { nowMs, outcomes } = await from.store
-      .run({ operation: 'transfer', checks }, signal)
-      .catch((error) => {
-        for (const one of placed) note('refused', one, ASK_MS);
-        throw error;
-      });
+    const { nowMs, outcomes } = await from.store.transfer({ checks }, signal).catch((error) => {
+      for (const one of placed) note('refused', one, ASK_MS);
+      throw error;
+    });
     from.distance.note(now() - askedAtMs);
     for (const [i, one] of placed.entries()) {
-      const { allowed = false, retryAfterMs = 0, resetAtMs = 0 } = outcomes[i] ?? {};
+      const reply = outcomes[i];
+      if (!reply) continue;
       const { check, parts } = one;
+      if (reply.kind === 'transferred') {
+        note('refused', one, 0);
+        const transferredUntilMs = askedAtMs + reply.untilMs - nowMs;
+        const usableUntilMs = askedAtMs + termMs(check);
+        known.note(check, { from: from.name, owner, usableUntilMs, transferredUntilMs });
+        continue;
+      }
+      const { retryAfterMs } = reply;
       // If the owner may merge the parts, it need not wait until the other region is idle.
       const waitMs = isMerged(check, parts) ? Math.min(retryAfterMs, check.windowMs) : retryAfterMs;
-      note('refused', one, allowed ? 0 : waitMs);
-      const transferredUntilMs = askedAtMs + resetAtMs - nowMs;
-      const usableUntilMs = askedAtMs + termMs(check);
-      if (allowed) known.note(check, { from: from.name, owner, usableUntilMs, transferredUntilMs });
+      note('refused', one, waitMs);
     }
     return outcomes;
   };
@@ -279,8 +278,8 @@ export function createTransfers(now: () => number): Transfers {
     const name = `back ${askName(own.name, check)}`;
     if (!isMany || region === own || isMerged(check, parts) || asked.get(name, now())) return;
     asked.set(name, 'asking', now() + termMs(check));
-    const call = { operation: 'recall', checks: [wholeOf(check)] } as const;
-    later(own, () => own.store.run(call, AbortSignal.timeout(ASK_MS)), afterResponse);
+    const checks = [wholeOf(check)];
+    later(own, () => own.store.recall({ checks }, AbortSignal.timeout(ASK_MS)), afterResponse);
   };
 
   const partRequestsOf = (use: Use, moved: Transfer | undefined, regions: Regions): TransferRequest[] => {
@@ -299,11 +298,11 @@ export function createTransfers(now: () => number): Transfers {
 
   const askAll = async (some: TransferCall, regions: Regions) => {
     const { from, owner, placed } = some;
-    const outcomes = await ask(some, AbortSignal.timeout(ASK_MS));
+    const replies = await ask(some, AbortSignal.timeout(ASK_MS));
     // Forwarded requests renew transfers for their owner, but only the owner merges.
     if (regions[0].name !== owner) return;
-    for (const [i, outcome] of outcomes.entries())
-      if (placed[i]) await merging.merge({ placed: placed[i], from, outcome, regions });
+    for (const [i, reply] of replies.entries())
+      if (placed[i]) await merging.merge({ placed: placed[i], from, reply, regions });
   };
 
   return {

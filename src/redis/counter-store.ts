@@ -1,13 +1,25 @@
 // The counters of one region, in Upstash Redis over HTTP.
 
 import reset from '../../lua/reset.lua';
-import type { Answer, Check, Outcome } from '../core/counting/check.ts';
+import type {
+  Answer,
+  Check,
+  CheckOf,
+  Operation,
+  Outcome,
+  ReplyOf,
+  TakeCheck,
+} from '../core/counting/check.ts';
 import { PROBE_CHECKS } from '../core/counting/counters.ts';
 import { ANNOUNCEMENT_KEY, hashTagOf } from '../core/counting/keys.ts';
 import {
-  type CounterCall,
+  type AnswerOf,
+  type CallOf,
+  type CountCall,
+  type CounterOperations,
   type CounterStore,
   CounterStoreError,
+  operationsBy,
   type RulesPointer,
 } from '../core/ports/region.ts';
 import { type Client, type Replied, ScriptMissing, type ScriptRun, scriptWords } from './client.ts';
@@ -16,36 +28,45 @@ import { parseAnswer, toScriptCall } from './wire.ts';
 
 export function createUpstashStore(client: Client): CounterStore {
   let script: Script | undefined;
-  /** Not an asynchronous function, because one more promise for each request costs time. */
-  const run: CounterStore['run'] = (call, signal) =>
-    script ? runSafely(script, call, signal) : composeFirst(call, signal);
 
-  /** A bug rejects the promise, as it would in an asynchronous function. */
-  const runSafely = (made: Script, call: CounterCall, signal: AbortSignal): Promise<Answer> => {
+  /** Not an asynchronous function, because one more promise for each request costs time. */
+  const run = <O extends Operation>(
+    operation: O,
+    call: CallOf<O>,
+    signal: AbortSignal,
+  ): Promise<AnswerOf<O>> => {
+    if (!script) return composeFirst(operation, call, signal);
+    // A bug rejects the promise, as it would in an asynchronous function.
     try {
-      return runWith(made, call, signal);
+      return runWith(script, operation, call, signal);
     } catch (error) {
       return Promise.reject(error);
     }
   };
 
-  const composeFirst: CounterStore['run'] = async (call, signal) => {
+  const composeFirst = async <O extends Operation>(operation: O, call: CallOf<O>, signal: AbortSignal) => {
     script = await composeScript();
-    return runWith(script, call, signal);
+    return runWith(script, operation, call, signal);
   };
 
-  const runWith = (made: Script, asked: CounterCall, signal: AbortSignal): Promise<Answer> => {
-    const { checks, withAnnouncement } = asked;
+  const runWith = <O extends Operation>(
+    made: Script,
+    operation: O,
+    call: CallOf<O>,
+    signal: AbortSignal,
+  ): Promise<AnswerOf<O>> => {
+    const { withAnnouncement }: CountCall = call;
     const run = {
       script: made,
-      call: toScriptCall(asked),
-      read: (reply: unknown) => parseAnswer(reply, checks),
+      call: toScriptCall(operation, call),
+      read: (reply: unknown) => parseAnswer(operation, reply, call.checks),
     };
     return withAnnouncement ? readAndCount(client, signal, run) : client.script(signal, run);
   };
 
+  const operations = operationsBy(run);
   return {
-    run,
+    ...operations,
 
     async reset(keys, signal) {
       // Sends the whole script, because resets are rare.
@@ -53,7 +74,7 @@ export function createUpstashStore(client: Client): CounterStore {
     },
 
     async probe(signal) {
-      await run({ operation: 'take', checks: PROBE_CHECKS }, signal);
+      await operations.take({ checks: PROBE_CHECKS }, signal);
     },
   };
 }
@@ -62,7 +83,11 @@ export function createUpstashStore(client: Client): CounterStore {
  * Makes one HTTP request, too. The announcement is not a key of the script, because Upstash locks such keys
  * exclusively, and all isolates of a region would queue for it. A GET shares its lock with every other GET.
  */
-async function readAndCount(client: Client, signal: AbortSignal, run: ScriptRun<Answer>): Promise<Answer> {
+async function readAndCount<R>(
+  client: Client,
+  signal: AbortSignal,
+  run: ScriptRun<Answer<R>>,
+): Promise<Answer<R>> {
   const { script, call, read } = run;
   const [announcement, counted] = await client.pipeline(signal, [
     ['GET', ANNOUNCEMENT_KEY],
@@ -85,16 +110,21 @@ const toAnnounced = ({ result }: Replied): Answer['announced'] =>
 // nothing: if a later subject denies, Weir gives the earlier charges back.
 
 export function splitByHashSlot(store: CounterStore, pointer: Pick<RulesPointer, 'read'>): CounterStore {
-  return {
-    ...store,
-    async run({ withAnnouncement, ...call }, signal) {
+  const count =
+    (operation: 'take' | 'peek'): CounterStore['take'] =>
+    async ({ withAnnouncement, ...call }, signal) => {
       // The announcement is in another hash slot, so reading it takes a call of its own.
       const announced = withAnnouncement ? await readAnnouncement(pointer, signal) : undefined;
-      return { ...(await runInSlots(store, call, signal)), announced };
-    },
+      return { ...(await countInSlots(store, operation, call, signal)), announced };
+    };
+  return {
+    ...operationsBy((operation, call, signal) => runInSlots(store, operation, call, signal)),
+    take: count('take'),
+    peek: count('peek'),
     async reset(keys, signal) {
       for (const key of keys) await store.reset([key], signal);
     },
+    probe: (signal) => store.probe(signal),
   };
 }
 
@@ -106,52 +136,91 @@ const readAnnouncement = (pointer: Pick<RulesPointer, 'read'>, signal: AbortSign
   );
 
 /** The checks of one hash slot, and their positions in the call. */
-type Group = readonly { readonly check: Check; readonly place: number }[];
+type Group<C extends Check> = readonly { readonly check: C; readonly place: number }[];
 
-/**
- * Runs the groups one after the other. If a group denies a take, Weir gives back the charges of the groups before it,
- * and only peeks at the groups after it.
- */
-async function runInSlots(store: CounterStore, call: CounterCall, signal: AbortSignal): Promise<Answer> {
-  const all = call.checks.map((check, place) => ({ check, place }));
-  const groups = [...Map.groupBy(all, ({ check }) => hashTagOf(check.key)).values()];
-  if (groups.length === 1) return store.run(call, signal);
-  const outcomes: Outcome[] = [];
-  const taken: { readonly group: Group; readonly answer: Answer }[] = [];
-  let { operation } = call;
+const groupsOf = <C extends Check>(checks: readonly C[]): Group<C>[] => [
+  ...Map.groupBy(
+    checks.map((check, place) => ({ check, place })),
+    ({ check }) => hashTagOf(check.key),
+  ).values(),
+];
+
+/** Runs the groups one after the other. */
+async function runInSlots<O extends Operation>(
+  store: CounterOperations,
+  operation: O,
+  call: CallOf<O>,
+  signal: AbortSignal,
+): Promise<AnswerOf<O>> {
+  const outcomes: ReplyOf<O>[] = [];
   let nowMs = 0;
-  for (const group of groups) {
-    const answer = await store.run({ ...call, operation, checks: group.map(({ check }) => check) }, signal);
+  for (const group of groupsOf<CheckOf<O>>(call.checks)) {
+    const ofGroup = { ...call, checks: group.map(({ check }) => check) };
+    const answer = await store[operation](ofGroup, signal);
     nowMs = answer.nowMs;
-    // Each outcome has the time of its own slot.
-    for (const [i, { place }] of group.entries())
-      if (answer.outcomes[i]) outcomes[place] = { ...answer.outcomes[i], nowMs };
-    if (operation !== 'take') continue;
-    if (group.every(({ check }, i) => answer.outcomes[i]?.allowed || check.isShadow))
-      taken.push({ group, answer });
-    else {
-      for (const one of taken) await giveBack(store, one, { outcomes, nowMs: call.nowMs }, signal);
-      operation = 'peek';
+    for (const [i, { place }] of group.entries()) {
+      const outcome = answer.outcomes[i];
+      if (outcome) outcomes[place] = outcome;
     }
   }
   return { nowMs, outcomes };
 }
 
+/**
+ * Like `runInSlots`. If a group denies a take, Weir gives back the charges of the groups before it, and only peeks at
+ * the groups after it.
+ */
+async function countInSlots(
+  store: CounterStore,
+  operation: 'take' | 'peek',
+  { checks, nowMs: givenMs }: CallOf<'take'>,
+  signal: AbortSignal,
+): Promise<Answer> {
+  const groups = groupsOf(checks);
+  const outcomes: Outcome[] = [];
+  const taken: Taken[] = [];
+  let counts = operation;
+  let nowMs = 0;
+  for (const group of groups) {
+    const answer = await store[counts]({ checks: group.map(({ check }) => check), nowMs: givenMs }, signal);
+    if (groups.length === 1) return answer;
+    nowMs = answer.nowMs;
+    // Each outcome has the time of its own slot.
+    for (const [i, { place }] of group.entries())
+      if (answer.outcomes[i]) outcomes[place] = { ...answer.outcomes[i], nowMs };
+    if (counts === 'peek') continue;
+    if (group.every(({ check }, i) => answer.outcomes[i]?.allowed || check.isShadow))
+      taken.push({ group, answer });
+    else {
+      for (const one of taken) await giveBack(store, one, { outcomes, nowMs: givenMs }, signal);
+      counts = 'peek';
+    }
+  }
+  return { nowMs, outcomes };
+}
+
+interface Taken {
+  readonly group: Group<TakeCheck>;
+  readonly answer: Answer;
+}
+
 /** Gives the charges of a group back. Its outcomes still say that they would have admitted the request. */
 async function giveBack(
   store: CounterStore,
-  { group, answer }: { readonly group: Group; readonly answer: Answer },
+  { group, answer }: Taken,
   { outcomes, nowMs }: { readonly outcomes: Outcome[]; readonly nowMs: number | undefined },
   signal: AbortSignal,
 ): Promise<void> {
-  const charged = group.flatMap(({ check, place }, i) => {
+  const charged = group.flatMap(({ check: { leaseUnits: _, ...check }, place }, i) => {
     const { allowed = false, granted = 0 } = answer.outcomes[i] ?? {};
-    const refunded = { ...check, cost: check.cost + granted, want: 0, chargedAtMs: answer.nowMs };
+    const refunded = { ...check, cost: check.cost + granted, chargedAtMs: answer.nowMs };
     return allowed ? [{ refunded, place }] : [];
   });
   if (charged.length === 0) return;
   const checks = charged.map(({ refunded }) => refunded);
-  const told = await store.run({ operation: 'refund', checks, nowMs }, signal);
-  for (const [i, { place }] of charged.entries())
-    if (told.outcomes[i]) outcomes[place] = { ...told.outcomes[i], granted: 0 };
+  const balances = (await store.refund({ checks, nowMs }, signal)).outcomes;
+  for (const [i, { place }] of charged.entries()) {
+    const outcome = outcomes[place];
+    if (outcome && balances[i]) outcomes[place] = { ...outcome, ...balances[i], granted: 0 };
+  }
 }

@@ -1,7 +1,20 @@
 // Translates checks into KEYS and ARGV of the script, and its reply into outcomes. lua/counters.lua describes both.
-import { type Answer, type Check, keysOf, type Outcome } from '../core/counting/check.ts';
+import {
+  type Balance,
+  type Check,
+  type CheckOf,
+  keysOf,
+  type Operation,
+  type Outcome,
+  type RefundCheck,
+  type ReplyOf,
+  type SettleCheck,
+  type TakeCheck,
+  type TransferReply,
+  type TransferTerms,
+} from '../core/counting/check.ts';
 import { mapStable } from '../core/map-stable.ts';
-import { type CounterCall, CounterStoreError } from '../core/ports/region.ts';
+import { type AnswerOf, type CallOf, CounterStoreError } from '../core/ports/region.ts';
 import { letterOf } from './script.ts';
 
 /** Integers for each check: those in every reply, and the details, which the script sends only if they are unusual. */
@@ -13,22 +26,34 @@ export interface ScriptCall {
   readonly args: string[];
 }
 
-type Column = (check: Check) => number | string | undefined;
+/** Any check, with what its operation adds to it. */
+interface AnyCheck extends TakeCheck, RefundCheck {
+  readonly mostUnits?: SettleCheck['mostUnits'];
+  readonly transfer?: TransferTerms;
+}
+
+type Column = (check: AnyCheck) => number | string | undefined;
 
 /** Optional columns of a check, in the order of lua/counters.lua. Columns of one entry are sent together. */
 const COLUMNS: readonly (readonly [Column, ...Column[]])[] = [
   [({ cost }) => (cost === 1 ? undefined : cost)],
   [({ extra }) => extra],
-  [({ want }) => want || undefined],
+  [
+    ({ leaseUnits, keptUnits, mostUnits, transfer }) =>
+      leaseUnits || keptUnits || mostUnits || transfer?.ownerCharge?.units || undefined,
+  ],
   [({ blockMs }) => blockMs || undefined],
   [({ countDenied, isShadow }) => (countDenied ? 1 : 0) + (isShadow ? 2 : 0) || undefined],
-  [({ chargedAtMs }) => chargedAtMs],
+  [({ chargedAtMs, transfer }) => chargedAtMs ?? transfer?.ownerCharge?.atMs],
   [({ seatId }) => seatId],
   [({ transfer }) => transfer?.owner, ({ transfer }) => transfer?.termMs, ({ transfer }) => transfer?.holdMs],
   [({ borders }) => borders?.join(' ')],
 ];
 
-export function toScriptCall({ operation, checks, nowMs }: CounterCall): ScriptCall {
+export function toScriptCall<O extends Operation>(
+  operation: O,
+  { checks, nowMs }: Pick<CallOf<O>, 'checks' | 'nowMs'>,
+): ScriptCall {
   const keys = keysOf(checks);
   const hasKeys = keys.length > 1;
   const { columns, mask } = columnsOf(checks);
@@ -54,7 +79,7 @@ interface Columns {
 const columnsByBits = new Map<number, Columns>();
 
 /** Leaves out columns that no check needs, because every argument costs Redis time. */
-function columnsOf(checks: readonly Check[]): Columns {
+function columnsOf(checks: readonly AnyCheck[]): Columns {
   let bits = 0;
   for (let group = 0; group < COLUMNS.length; group += 1)
     if (isUsed(COLUMNS[group]?.[0], checks)) bits |= 1 << group;
@@ -68,60 +93,114 @@ function columnsOf(checks: readonly Check[]): Columns {
   return made;
 }
 
-function isUsed(column: Column | undefined, checks: readonly Check[]): boolean {
+function isUsed(column: Column | undefined, checks: readonly AnyCheck[]): boolean {
   for (const check of checks) if (column?.(check) !== undefined) return true;
   return false;
 }
 
 /** Checks the shape of a reply before anything trusts it. */
-export function parseAnswer(reply: unknown, checks: readonly Check[]): Answer {
+export function parseAnswer<O extends Operation>(
+  operation: O,
+  reply: unknown,
+  checks: readonly CheckOf<O>[],
+): AnswerOf<O> {
   const detailsAt = 1 + PLAIN * checks.length;
   const length = detailsAt + DETAILS * checks.length;
   const isOwner = (field: unknown, i: number) =>
-    i >= detailsAt && (i - detailsAt) % DETAILS === 0 && HOME.test(String(field));
+    i >= detailsAt && (i - detailsAt) % DETAILS === 0 && OWNER.test(String(field));
   if (
     !Array.isArray(reply) ||
     (reply.length !== detailsAt && reply.length !== length) ||
     !reply.every((field, i) => Number.isSafeInteger(field) || isOwner(field, i))
   )
     throw new CounterStoreError('bad-reply', `expected ${detailsAt} or ${length} integers`);
-  const fields: readonly number[] = reply;
+  const nowMs: number = reply[0];
+  const toReply: (fields: ReplyFields, check: Check, nowMs: number) => ReplyOf<O> = REPLIES[operation];
   return {
-    nowMs: fields[0] ?? 0,
-    outcomes: mapStable(checks, (check, i) => toOutcome(fields, i, detailsAt, check)),
+    nowMs,
+    outcomes: mapStable(checks, (check, i) => toReply(fieldsOf(reply, i, detailsAt), check, nowMs)),
     announced: undefined,
   };
 }
 
-/** Stands in place of `allowed`: the region that the counter was transferred to. */
-const HOME = /^>[a-z0-9-]{1,32}$/;
+/** Stands in place of `passes`: the region that the counter was transferred to. */
+const OWNER = /^>[a-z0-9-]{1,32}$/;
 
-/** The reply has no details if all checks pass with the usual values: allowed, and 0 for the rest. */
-function toOutcome(fields: readonly number[], i: number, detailsAt: number, check: Check): Outcome {
-  const { limit, extra = 0 } = check;
+/** The fields of one check. */
+interface ReplyFields {
+  readonly remaining: number;
+  readonly resetAtMs: number;
+  /** 1 or 0, or the owner of the part. */
+  readonly passes: number | string;
+  readonly retryMs: number;
+  readonly granted: number;
+  readonly delayMs: number;
+}
+
+/** The reply has no details if all checks pass with the usual values: 1, and 0 for the rest. */
+function fieldsOf(fields: readonly number[], i: number, detailsAt: number): ReplyFields {
   const at = detailsAt + DETAILS * i;
-  const remaining = fields[1 + PLAIN * i] ?? 0;
-  const resetAtMs = fields[2 + PLAIN * i] ?? 0;
-  const first = fields[at] ?? 1;
-  const retryMs = fields[at + 1] ?? 0;
-  const granted = fields[at + 2] ?? 0;
-  const delayMs = fields[at + 3] ?? 0;
-  const transferredTo = typeof first === 'string' ? (first as string).slice(1) : undefined;
-  const allowed = transferredTo === undefined ? first : 0;
-  const plausible =
-    (allowed === 0 || allowed === 1) &&
-    remaining >= 0 &&
-    remaining <= Math.max(limit, extra) &&
-    retryMs >= -1;
-  if (!plausible) throw new CounterStoreError('bad-reply', 'a field is out of range');
   return {
-    allowed: allowed === 1,
+    remaining: fields[1 + PLAIN * i] ?? 0,
+    resetAtMs: fields[2 + PLAIN * i] ?? 0,
+    passes: fields[at] ?? 1,
+    retryMs: fields[at + 1] ?? 0,
+    granted: fields[at + 2] ?? 0,
+    delayMs: fields[at + 3] ?? 0,
+  };
+}
+
+function toOutcome(fields: ReplyFields, check: Check, nowMs: number): Outcome {
+  const { passes, remaining, resetAtMs, retryMs, granted, delayMs } = fields;
+  expectPlausible(fields, check);
+  const owner = typeof passes === 'string' ? passes.slice(1) : undefined;
+  const waitMs = owner === undefined ? retryMs : resetAtMs - nowMs;
+  return {
+    allowed: passes === 1,
     remaining,
     resetAtMs,
-    retryAfterMs: retryMs === -1 ? undefined : retryMs,
+    retryAfterMs: waitMs === -1 ? undefined : waitMs,
     granted,
     delayMs,
     nowMs: undefined,
-    transferredTo,
+    transferredTo: owner === undefined ? undefined : { name: owner, usableMs: retryMs },
   };
+}
+
+function toBalance(fields: ReplyFields, check: Check): Balance {
+  expectPlausible(fields, check);
+  return { remaining: fields.remaining, resetAtMs: fields.resetAtMs };
+}
+
+function toTransferReply(
+  { passes, remaining, resetAtMs, retryMs }: ReplyFields,
+  nowMs: number,
+): TransferReply {
+  if (passes === 1) return { kind: 'transferred', untilMs: resetAtMs };
+  if (resetAtMs > nowMs) return { kind: 'refused', retryAfterMs: retryMs };
+  return { kind: 'in-use', usedUnits: remaining, retryAfterMs: retryMs };
+}
+
+const REPLIES: {
+  readonly [O in Operation]: (fields: ReplyFields, check: Check, nowMs: number) => ReplyOf<O>;
+} = {
+  take: toOutcome,
+  peek: toOutcome,
+  refund: toBalance,
+  settle: toBalance,
+  renew: ({ passes }) => (passes === 1 ? 'held' : 'lost'),
+  transfer: (fields, _, nowMs) => toTransferReply(fields, nowMs),
+  recall: ({ passes }) => (passes === 1 ? 'recalled' : 'unchanged'),
+};
+
+function expectPlausible(
+  { passes, remaining, retryMs }: ReplyFields,
+  { limit, extra = 0 }: Pick<Check, 'limit' | 'extra'>,
+): void {
+  const isPlausible =
+    (passes === 0 || passes === 1 || typeof passes === 'string') &&
+    remaining >= 0 &&
+    remaining <= Math.max(limit, extra) &&
+    retryMs >= -1;
+  if (!isPlausible) throw new CounterStoreError('bad-reply', 'a field is out of range');
 }

@@ -1,6 +1,12 @@
 // Counts the calls to one region by wrapping the parts that see each call anyway. It delays no call and awaits nothing.
 import { keysOf } from '../core/counting/check.ts';
-import { type CounterCall, type CounterStore, CounterStoreError } from '../core/ports/region.ts';
+import {
+  type CountCall,
+  type CounterOperations,
+  type CounterStore,
+  CounterStoreError,
+  operationsBy,
+} from '../core/ports/region.ts';
 import type { MetricSums } from '../core/telemetry/metrics.ts';
 
 interface Observed {
@@ -21,10 +27,7 @@ export function createRegionObserver(region: string, sums: MetricSums): RegionOb
   return {
     store: (store) => ({
       ...store,
-      run(call, signal) {
-        billed.add(commandsOf(call));
-        return store.run(call, signal);
-      },
+      ...observed(store, (call) => billed.add(commandsOf(call))),
     }),
     distance: (distance) => ({
       ...distance,
@@ -43,10 +46,16 @@ export function createRegionObserver(region: string, sums: MetricSums): RegionOb
   };
 }
 
+const observed = (operations: CounterOperations, note: (call: CountCall) => void): CounterOperations =>
+  operationsBy((operation, call, signal) => {
+    note(call);
+    return operations[operation](call, signal);
+  });
+
 const reasonOf = (error: unknown) => (error instanceof CounterStoreError ? error.failure : 'internal-error');
 
 /** As Upstash bills an admitted call: EVALSHA, TIME, a read, a write for each key. A denied one costs less. */
-function commandsOf({ checks, withAnnouncement }: CounterCall): number {
+function commandsOf({ checks, withAnnouncement }: CountCall): number {
   // One check has one key, and most calls have one check.
   const keys = checks.length === 1 ? 1 : keysOf(checks).length;
   return 3 + keys + (withAnnouncement ? 1 : 0);

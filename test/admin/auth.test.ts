@@ -4,7 +4,7 @@ import { OpenAPIHono } from '@hono/zod-openapi';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { AdminEnv } from '../../src/admin/app.ts';
 import { createAuth, type GateServices, createGate as openGate } from '../../src/admin/auth.ts';
-import type { CounterStore } from '../../src/core/ports/region.ts';
+import { type CounterOperations, type CounterStore, operationsBy } from '../../src/core/ports/region.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/counter-store.ts';
 import { type Harness, startHarness, TOKEN } from '../local/upstash-gateway-harness.ts';
@@ -179,12 +179,13 @@ describe('failed attempts', () => {
 
   const countCalls = () => {
     const calls: string[] = [];
+    const operations: CounterOperations = store;
     const counted: CounterStore = {
       ...store,
-      run(call, signal) {
-        calls.push(call.operation);
-        return store.run(call, signal);
-      },
+      ...operationsBy((operation, call, signal) => {
+        calls.push(operation);
+        return operations[operation](call, signal);
+      }),
     };
     return { calls, counted };
   };

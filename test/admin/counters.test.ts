@@ -4,7 +4,7 @@ import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts
 import type { Check } from '../../src/core/counting/check.ts';
 import { counterId, groupOf, hash, subjectKey } from '../../src/core/counting/keys.ts';
 import { slotOf } from '../../src/core/matching/resource.ts';
-import type { CounterStore } from '../../src/core/ports/region.ts';
+import { type CounterOperations, type CounterStore, operationsBy } from '../../src/core/ports/region.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/counter-store.ts';
 import { type Harness, startHarness, TOKEN } from '../local/upstash-gateway-harness.ts';
@@ -19,7 +19,10 @@ const regions = ['eu', 'us'].map((name, i) => ({ name, share: 1, store: delegate
 function delegate(current: () => CounterStore | undefined): CounterStore {
   const store = () => current() ?? Promise.reject(new Error('no store'));
   return {
-    run: async (call, signal) => (await store()).run(call, signal),
+    ...operationsBy(async (operation, call, signal) => {
+      const operations: CounterOperations = await store();
+      return operations[operation](call, signal);
+    }),
     reset: async (keys, signal) => (await store()).reset(keys, signal),
     probe: async (signal) => (await store()).probe(signal),
   };
@@ -81,7 +84,7 @@ async function createRule(
 }
 
 const run = async (operation: 'take' | 'peek', store: CounterStore, check: Check) =>
-  (await store.run({ operation, checks: [check] }, AbortSignal.timeout(5_000))).outcomes[0]?.remaining;
+  (await store[operation]({ checks: [check] }, AbortSignal.timeout(5_000))).outcomes[0]?.remaining;
 const takeEverywhere = async (check: Check) => {
   for (const store of stores) expect(await run('take', store, check)).toBe(9);
 };

@@ -90,7 +90,7 @@ describe('an explanation', () => {
       windowMs: 86_400_000,
       cost: 1,
     } as const;
-    await store.run({ operation: 'take', checks: [check] }, AbortSignal.timeout(5_000));
+    await store.take({ checks: [check] }, AbortSignal.timeout(5_000));
 
     for (let i = 0; i < 2; i += 1) {
       const { applies, region } = await explain({ path: '/x', ip: '192.0.2.1', userId: 'u1' });

@@ -5,7 +5,7 @@ import { createAdminApp } from '../../src/admin/app.ts';
 import { documentOf } from '../../src/admin/routes/openapi.ts';
 import { createEndedSessions } from '../../src/admin/session.ts';
 import type { RulesPointer } from '../../src/core/ports/region.ts';
-import { type CounterStore, CounterStoreError } from '../../src/core/ports/region.ts';
+import { type CounterStore, CounterStoreError, operationsBy } from '../../src/core/ports/region.ts';
 import { publish } from '../../src/rules/publishing/publish.ts';
 import { createRuleReader } from '../../src/rules/publishing/rule-reader.ts';
 import { startDatabase, type TestDatabase } from '../rules/database.ts';
@@ -36,7 +36,7 @@ export interface Admin extends AsyncDisposable {
 }
 
 const unreachable = () => Promise.reject(new CounterStoreError('unavailable', 'not there'));
-const store: CounterStore = { run: unreachable, reset: unreachable, probe: unreachable };
+const store: CounterStore = { ...operationsBy(unreachable), reset: unreachable, probe: unreachable };
 const pointer: RulesPointer = {
   read: async () => undefined,
   write: async () => undefined,

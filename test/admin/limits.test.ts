@@ -92,7 +92,7 @@ async function take(region: number, userId: string) {
   };
   const plan = await planRequest(inForce.rules, request);
   if (plan.kind !== 'checks') throw new Error('listed');
-  await regions[region]?.store.run({ operation: 'take', checks: plan.checks }, AbortSignal.timeout(5_000));
+  await regions[region]?.store.take({ checks: plan.checks }, AbortSignal.timeout(5_000));
 }
 
 describe('the limits of a caller', () => {

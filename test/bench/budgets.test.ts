@@ -63,7 +63,7 @@ describe('a call of the store with five rules of one subject', () => {
   const take = async (subject: string, withAnnouncement: boolean) => {
     const rules = mixedRules(5, 1).map((rule) => ({ ...rule, windowMs: 86_400_000 }));
     const checks = await checksOf(rules, { subject });
-    await store.run({ operation: 'take', checks, withAnnouncement }, AbortSignal.timeout(5_000));
+    await store.take({ checks, withAnnouncement }, AbortSignal.timeout(5_000));
   };
 
   it.each([

@@ -3,6 +3,7 @@ import { Hono } from 'hono';
 import { describe, expect, it } from 'vitest';
 import { OWN_PREFIX } from '../../src/core/matching/resource.ts';
 import { ABSENT } from '../../src/core/ports/callers.ts';
+import { operationsBy } from '../../src/core/ports/region.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
 import { createInternalRoutes } from '../../src/gateway/internal-routes.ts';
 import type { Services } from '../../src/gateway/services.ts';
@@ -26,7 +27,7 @@ function openIsolate({ adminHost }: Pick<Services, 'adminHost'> = {}) {
     name: 'us',
     neighbours: [],
     store: {
-      run: () => Promise.reject(new Error('not here')),
+      ...operationsBy(() => Promise.reject(new Error('not here'))),
       reset: async () => {},
       async probe() {
         calls.redis += 1;

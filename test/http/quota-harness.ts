@@ -9,7 +9,7 @@ import { planRequest } from '../../src/core/matching/plan.ts';
 import type { ListEntry, Tier } from '../../src/core/matching/rule.ts';
 import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/matching/snapshot.ts';
 import { ABSENT, answerOf, type CallerRecord } from '../../src/core/ports/callers.ts';
-import type { CounterStore } from '../../src/core/ports/region.ts';
+import { type CounterStore, operationsBy } from '../../src/core/ports/region.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
 import { createCensus, createDistance, createRegionWatch } from '../../src/limiter/region-watch.ts';
@@ -146,7 +146,7 @@ export function useQuota() {
         };
         const plan = await planRequest(snapshot, request);
         const checks = plan.kind === 'checks' ? plan.checks : [];
-        return store.run({ operation: 'take', checks }, AbortSignal.timeout(DEADLINE_MS));
+        return store.take({ checks }, AbortSignal.timeout(DEADLINE_MS));
       },
     };
   }
@@ -167,7 +167,7 @@ export function useQuota() {
 function createLocalStore(): CounterStore {
   const counters = createMemoryCounters();
   return {
-    run: async ({ operation, checks }) => runChecks(operation, checks, 1_000_000, counters),
+    ...operationsBy(async (operation, { checks }) => runChecks(operation, checks, 1_000_000, counters)),
     reset: async () => {},
     probe: async () => {},
   };

@@ -2,8 +2,8 @@
 // work that nobody waits for would be missing at the end.
 
 import { describe, expect, it } from 'vitest';
-import type { CounterCall } from '../../src/core/ports/region.ts';
 import type { MakePlan } from '../../src/limiter/limiter.ts';
+import type { AnyCall } from '../shared/any-call.ts';
 import {
   answers,
   type Behaviour,
@@ -27,7 +27,7 @@ describe('the seat of a request', () => {
   /** Notes what is released, whether or not a take is answered. */
   const released = (take: Behaviour['run']) => {
     const seats: (string | undefined)[] = [];
-    const run = async (call: CounterCall, signal: AbortSignal) => {
+    const run = async (call: AnyCall, signal: AbortSignal) => {
       if (call.operation === 'take') return take(call, signal);
       const answer = await answers()(call, signal);
       seats.push(...call.checks.map(({ seatId }) => seatId));

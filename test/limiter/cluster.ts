@@ -1,7 +1,7 @@
 // A counter store on a real Redis Cluster of three masters and three replicas.
 import { Cluster } from 'ioredis';
 import { startRedisCluster } from '../../local/redis-cluster.ts';
-import type { CounterStore } from '../../src/core/ports/region.ts';
+import { type CounterStore, operationsBy } from '../../src/core/ports/region.ts';
 import { parseAnswer, toScriptCall } from '../../src/redis/wire.ts';
 import { stockScript } from '../redis/lua-counters.ts';
 
@@ -24,10 +24,10 @@ export async function startCluster(): Promise<LocalCluster> {
 function createStore(cluster: Cluster): CounterStore {
   const command = cluster as Cluster & { counters(count: number, ...rest: string[]): Promise<unknown> };
   return {
-    async run(call) {
-      const { keys, args } = toScriptCall(call);
-      return parseAnswer(await command.counters(keys.length, ...keys, ...args), call.checks);
-    },
+    ...operationsBy(async (operation, call) => {
+      const { keys, args } = toScriptCall(operation, call);
+      return parseAnswer(operation, await command.counters(keys.length, ...keys, ...args), call.checks);
+    }),
     async reset(keys) {
       await cluster.unlink(...keys);
     },

@@ -3,13 +3,13 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { ABSENT, type Absent } from '../../src/core/ports/callers.ts';
-import type { CounterStore } from '../../src/core/ports/region.ts';
 import type { Probe } from '../../src/core/ports/snapshot-source.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
 import { identify } from '../../src/identity/identity.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import type { MakePlan } from '../../src/limiter/limiter.ts';
 import { rounds } from '../rounds.ts';
+import type { RunAny } from '../shared/any-call.ts';
 import { answers, createRegions, DEADLINE_MS, hangingRun, hangs, never, START_MS } from './fake-regions.ts';
 import { createCheck, createSource, openIsolate, useFakeTime } from './limiter-harness.ts';
 
@@ -161,7 +161,7 @@ it('a decision never takes longer than the deadline plus the time that a far reg
   const delays = fc.record({ lookUp: delayMs, owner: delayMs, next: delayMs, load: delayMs });
   const after = (ms: number) => (ms === Number.POSITIVE_INFINITY ? never() : wait(ms));
   const runAfter =
-    (ms: number): CounterStore['run'] =>
+    (ms: number): RunAny =>
     async (call, signal) => {
       await Promise.race([after(ms), hangs(signal)]);
       return answers()(call, signal);
@@ -188,6 +188,6 @@ it('a decision never takes longer than the deadline plus the time that a far reg
 });
 
 /** Answers a call that asks for the announcement. Every other call hangs. */
-const onlyWithAnnouncement: CounterStore['run'] = (call, signal) =>
+const onlyWithAnnouncement: RunAny = (call, signal) =>
   call.withAnnouncement ? answers()(call, signal) : hangs(signal);
 const wait = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));

@@ -1,8 +1,8 @@
 // A decision says why the request was late, even if it was counted as usual in the end.
 
 import { describe, expect, it } from 'vitest';
-import type { CounterStore } from '../../src/core/ports/region.ts';
 import type { MakePlan } from '../../src/limiter/limiter.ts';
+import type { RunAny } from '../shared/any-call.ts';
 import { answers, createRegions, DEADLINE_MS, fails, hangingRun, hangs } from './fake-regions.ts';
 import { createSource, openIsolate, useFakeTime } from './limiter-harness.ts';
 import { near, openRegions } from './regional-isolate.ts';
@@ -11,7 +11,7 @@ useFakeTime();
 
 const wait = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 const answersAfter =
-  (ms: number): CounterStore['run'] =>
+  (ms: number): RunAny =>
   async (call, signal) => {
     await Promise.race([wait(ms), hangs(signal)]);
     return answers()(call, signal);

@@ -10,13 +10,14 @@ import {
 import { createBreaker } from '../../src/core/regions/breaker.ts';
 import type { LimiterRegion, Regions } from '../../src/limiter/region-calls.ts';
 import { createCensus, createDistance, createRegionWatch } from '../../src/limiter/region-watch.ts';
+import { type RunAny, storeOperations } from '../shared/any-call.ts';
 
 export const START_MS = 1_800_000_000_000;
 export const DEADLINE_MS = 256;
 
 /** The counter is hardly used, so the isolate asks no other region for its part. */
 const admitted = { allowed: true, remaining: 10, resetAtMs: 1, retryAfterMs: 0, granted: 0, delayMs: 0 };
-type Run = CounterStore['run'];
+type Run = RunAny;
 export const fails = (failure: CounterStoreFailure) => () =>
   Promise.reject(new CounterStoreError(failure, 'x'));
 export const never = () => new Promise<never>(() => {});
@@ -85,7 +86,7 @@ export function createRegion(
     return work().finally(() => inFlight.splice(inFlight.indexOf(`${name} ${what}`), 1));
   };
   const store: CounterStore = {
-    async run(call, signal) {
+    ...storeOperations(async (call, signal) => {
       const { operation, withAnnouncement } = call;
       tell?.(`${name} ${operation}${withAnnouncement ? ' with announcement' : ''}`);
       const run = async () => {
@@ -93,7 +94,7 @@ export function createRegion(
         return withAnnouncement ? { ...answer, announced: behaviour.announces } : answer;
       };
       return DURING_REQUESTS.includes(operation) ? run() : later(operation, run);
-    },
+    }),
     reset: async () => {},
     async probe(signal) {
       tell?.(`${name} probe`);

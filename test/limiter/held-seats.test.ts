@@ -11,18 +11,17 @@ afterEach(() => void vi.useRealTimers());
 
 /** A connection whose seat was taken in this store. */
 async function hold(store: NotingStore) {
-  await store.run({ operation: 'take', checks: [seat] }, AbortSignal.timeout(1_000));
+  await store.take({ checks: [seat] }, AbortSignal.timeout(1_000));
   const { ledger, errors } = openLedger({ store, checks: [seat] });
   const held = holdSeats(ledger);
   if (!held) throw new Error('there is nothing to hold');
   return { held, errors, operations: () => store.asked.map(({ operation }) => operation) };
 }
 
-const forget = (store: CounterStore) =>
-  store.run({ operation: 'refund', checks: [seat] }, AbortSignal.timeout(1_000));
+const forget = (store: CounterStore) => store.refund({ checks: [seat] }, AbortSignal.timeout(1_000));
 const takeAll = (store: CounterStore) => {
   const everything = { ...seat, seatId: 'somebody-else-16', cost: seat.limit };
-  return store.run({ operation: 'take', checks: [everything] }, AbortSignal.timeout(1_000));
+  return store.take({ checks: [everything] }, AbortSignal.timeout(1_000));
 };
 
 it('a seat is renewed three times within its lifetime, and given back in the end', async () => {
@@ -70,9 +69,8 @@ it('a seat is not lost while Redis does not answer', async () => {
 });
 
 it('a seat is lost if it can never be renewed again, because this request may make no more calls', async () => {
-  const store = createNotingStore();
+  const store = { ...createNotingStore(), renew: () => Promise.reject(new OutOfCalls()) };
   const { held } = await hold(store);
-  store.run = () => Promise.reject(new OutOfCalls());
   await vi.advanceTimersByTimeAsync(THIRD_MS);
   expect(held.lost.aborted).toBe(true);
 });

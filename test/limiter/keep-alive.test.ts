@@ -88,7 +88,7 @@ describe('while it waits for one call, a request', () => {
     const { run } = us.does;
     let leases = false;
     us.does.run = (call, signal) => {
-      leases = call.checks.some(({ want }) => want);
+      leases = call.operation === 'take' && call.checks.some(({ leaseUnits }) => leaseUnits);
       return run(call, signal);
     };
     const busy = checkOf('busy', { limit: 1_000_000, rule: { lease: true } });

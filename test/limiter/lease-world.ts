@@ -64,9 +64,9 @@ export function playLeases(world: LeaseWorld): Played {
 
   const ask = ({ book, nowMs: own }: Isolate) => {
     const sentAtMs = own();
-    const want = book.claim([region], placed, check);
+    const leaseUnits = book.claim([region], placed, check);
     later.add(nowMs + wayMs(), () => {
-      const { outcomes } = runChecks('take', [{ ...check, want }], nowMs, counters);
+      const { outcomes } = runChecks('take', [{ ...check, leaseUnits }], nowMs, counters);
       const chargedAtMs = nowMs;
       const [outcome] = outcomes;
       if (!outcome?.allowed || random() < lossRate) return;
@@ -82,7 +82,7 @@ export function playLeases(world: LeaseWorld): Played {
         announcement: '',
       };
       later.add(nowMs + wayMs(), () => {
-        if (want > 0) book.answered(check);
+        if (leaseUnits > 0) book.answered(check);
         book.note(granted);
       });
     });

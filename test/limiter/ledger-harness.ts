@@ -1,14 +1,14 @@
 // Stores that note every call and fail on command, and ledgers of the charges made there.
-import type { Check, Operation } from '../../src/core/counting/check.ts';
+import type { Check, Operation, RefundCheck } from '../../src/core/counting/check.ts';
 import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import { type CounterStore, CounterStoreError } from '../../src/core/ports/region.ts';
+import { type CounterStore, CounterStoreError, operationsBy } from '../../src/core/ports/region.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
 import { createRuleCheck, START_MS } from './rule-checks.ts';
 
 export interface Asked {
   readonly operation: Operation;
-  readonly checks: readonly Check[];
+  readonly checks: readonly (Check | RefundCheck)[];
 }
 
 export interface NotingStore extends CounterStore {
@@ -19,21 +19,22 @@ export interface NotingStore extends CounterStore {
 
 export function createNotingStore(losesAnswers = 0): NotingStore {
   const counters = createMemoryCounters();
-  return {
+  const store: NotingStore = {
     asked: [],
     losesAnswers,
-    async run({ operation, checks }) {
+    ...operationsBy(async (operation, { checks }) => {
       // Answers later, so that work that nobody waits for is missing at the end.
       for (let i = 0; i < 20; i += 1) await undefined;
-      this.asked.push({ operation, checks });
+      store.asked.push({ operation, checks });
       const answer = runChecks(operation, checks, START_MS, counters);
-      if (this.losesAnswers <= 0) return answer;
-      this.losesAnswers -= 1;
+      if (store.losesAnswers <= 0) return answer;
+      store.losesAnswers -= 1;
       throw new CounterStoreError('timeout', 'x');
-    },
+    }),
     reset: async () => {},
     probe: async () => {},
   };
+  return store;
 }
 
 export const seat = createRuleCheck({ id: 'seat', algorithm: 'concurrency', windowMs: 30_000 });
@@ -63,10 +64,9 @@ interface Noted {
   readonly asked?: readonly RuleCheck[];
 }
 
-/** The check as it was charged: it wants no more, and has the time of the charge. */
-export const charged = (check: RuleCheck, changes: Partial<RuleCheck> = {}): RuleCheck => ({
+/** The check of a charge that a refund or a settlement changes. */
+export const charged = (check: RuleCheck, changes: Partial<RuleCheck & RefundCheck> = {}) => ({
   ...check,
-  want: 0,
   chargedAtMs: START_MS,
   ...changes,
 });

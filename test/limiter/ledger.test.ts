@@ -2,10 +2,12 @@
 // throws.
 
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { RefundCheck } from '../../src/core/counting/check.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { CounterStore } from '../../src/core/ports/region.ts';
 import { createLocalLimiter } from '../../src/limiter/fallback.ts';
 import type { MakePlan } from '../../src/limiter/limiter.ts';
+import { type RunAny, runOn, storeOperations } from '../shared/any-call.ts';
 import { createRegion } from './fake-regions.ts';
 import {
   charged,
@@ -55,7 +57,11 @@ describe('after a failover, the ledger sends only to the region that counted, no
 
   it.each([
     ['more than the charge', 8, [{ operation: 'settle', checks: [charged(settled, { cost: 3 })] }]],
-    ['less than the charge', 2, [{ operation: 'refund', checks: [charged(settled, { cost: 3, want: 2 })] }]],
+    [
+      'less than the charge',
+      2,
+      [{ operation: 'refund', checks: [charged(settled, { cost: 3, keptUnits: 2 })] }],
+    ],
     ['equal to the charge', 5, []],
   ])('the settlement of a real cost that is %s', async (_, cost, asked) => {
     const { nearest, store, ledger } = failedOver();
@@ -66,7 +72,7 @@ describe('after a failover, the ledger sends only to the region that counted, no
 
   it('the renewal of seats', async () => {
     const { nearest, store, ledger } = failedOver();
-    await store.run({ operation: 'take', checks: [seat] }, AbortSignal.timeout(1_000));
+    await store.take({ checks: [seat] }, AbortSignal.timeout(1_000));
     expect(await ledger.renew()).toBe(true);
     expect(store.asked.slice(1)).toEqual([{ operation: 'renew', checks: [charged(seat)] }]);
     expect(nearest.asked).toEqual([]);
@@ -78,7 +84,10 @@ it('the ledger names the time of each charge, which differs by slot in a cluster
   const { ledger } = openLedger({ store, checks: [queued] });
   ledger.noteCharge(store, refunded, START_MS - 3);
   await ledger.refund();
-  expect(store.asked[0]?.checks.map(({ chargedAtMs }) => chargedAtMs)).toEqual([START_MS, START_MS - 3]);
+  expect(store.asked[0]?.checks.map((check: RefundCheck) => check.chargedAtMs)).toEqual([
+    START_MS,
+    START_MS - 3,
+  ]);
 });
 
 it('the ledger gives charges back once, however often it is undone', async () => {
@@ -191,7 +200,8 @@ describe('the ledger releases seats', () => {
 
 it('the ledger leaves no seat in either region after a decision that failed over', async () => {
   const [nearest, next] = [createNotingStore(1), createNotingStore()];
-  const regionOn = (name: string, store: CounterStore) => createRegion(name, { run: store.run.bind(store) });
+  const regionOn = (name: string, store: CounterStore) =>
+    createRegion(name, { run: (call, signal) => runOn(store, call, signal) });
   const isolate = openIsolate([regionOn('owner', nearest), regionOn('next', next)]);
   // Each region has a part of one.
   const held = createRuleCheck({
@@ -204,8 +214,7 @@ it('the ledger leaves no seat in either region after a decision that failed over
   const { decision, ledger } = await isolate.decide({ plan });
   expect(decision).toMatchObject({ kind: 'counted', allowed: true, failedOver: 'timeout' });
   const others = { ...held, limit: 1, seatId: 'seat-99999999999' };
-  const roomIn = (store: CounterStore) =>
-    store.run({ operation: 'peek', checks: [others] }, AbortSignal.timeout(1_000));
+  const roomIn = (store: CounterStore) => store.peek({ checks: [others] }, AbortSignal.timeout(1_000));
   const rooms = async () =>
     (await Promise.all([nearest, next].map(roomIn))).map(({ outcomes }) => outcomes[0]?.remaining);
   expect(await rooms()).toEqual([0, 0]);
@@ -214,7 +223,7 @@ it('the ledger leaves no seat in either region after a decision that failed over
 });
 
 describe('the ledger never throws', () => {
-  const failing: readonly [string, CounterStore['run']][] = [
+  const failing: readonly [string, RunAny][] = [
     ['reject', () => Promise.reject(new Error('x'))],
     [
       'throw',
@@ -230,10 +239,10 @@ describe('the ledger never throws', () => {
       let calls = 0;
       const store: CounterStore = {
         ...createNotingStore(),
-        run(call, signal) {
+        ...storeOperations((call, signal) => {
           calls += 1;
           return run(call, signal);
-        },
+        }),
       };
       const { ledger, errors } = openLedger({ store, checks: ALL, silent: [store] });
       await Promise.all([ledger.refund(), ledger.refundError(), ledger.settle(9), ledger.renew()]);

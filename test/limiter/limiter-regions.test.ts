@@ -126,7 +126,7 @@ describe('a denial is not remembered', () => {
   it('if another rule of the request does not spill: a request without that rule may pass elsewhere', async () => {
     const { decide, asked, us } = await openUsedUp();
     const alone = checkOf('alone', { rule: { spill: false } });
-    for (let i = 0; i < 6; i += 1) await us.store.run({ operation: 'take', checks: [alone] }, never);
+    for (let i = 0; i < 6; i += 1) await us.store.take({ checks: [alone] }, never);
     expect((await decide([near(), { ...alone, limit: 12 }])).allowed).toBe(false);
     expect((await decide([near()])).allowed).toBe(true);
     expect((await decide([near(), alone])).allowed).toBe(false);

@@ -4,10 +4,11 @@ import type { Plan } from '../../src/core/matching/plan.ts';
 import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
 import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
 import type { RulesPointer } from '../../src/core/ports/region.ts';
-import { type CounterStore, CounterStoreError } from '../../src/core/ports/region.ts';
+import { CounterStoreError } from '../../src/core/ports/region.ts';
 import type { Probe, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
 import { createLimiter, type DecisionRequest } from '../../src/limiter/limiter.ts';
+import type { RunAny } from '../shared/any-call.ts';
 import { createRegion } from './fake-regions.ts';
 import { snapshotOf } from './limiter-harness.ts';
 
@@ -42,7 +43,7 @@ const outcome: Outcome = {
   delayMs: 0,
 };
 interface Situation {
-  readonly run?: CounterStore['run'];
+  readonly run?: RunAny;
   /** The announcement that comes with the call. Undefined if it cannot be read. */
   readonly announces?: string | null | undefined;
   readonly read?: RulesPointer['read'];

@@ -214,7 +214,7 @@ it('an isolate remembers the last 10,000 of 100,000 subjects', async () => {
   const decisions = checks.map((check) => local.decide(check));
   expect(decisions.every(({ allowed }) => allowed)).toBe(true);
   const store = local.ledger.charges[0]?.store;
-  const answer = await store?.run({ operation: 'peek', checks }, AbortSignal.timeout(10_000));
+  const answer = await store?.peek({ checks }, AbortSignal.timeout(10_000));
   const known = checks.filter((_, i) => answer?.outcomes[i]?.remaining === 0);
   expect(known).toHaveLength(10_000);
   expect(known[0]?.key).toBe('{test}:90000');

@@ -3,7 +3,7 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
-import type { CounterCall } from '../../src/core/ports/region.ts';
+import type { TransferCheck } from '../../src/core/counting/check.ts';
 import { createRegionalCount } from '../../src/limiter/count.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import { createLeaseBook } from '../../src/limiter/leases.ts';
@@ -54,7 +54,8 @@ function open(part: number, algorithm: AlgorithmId = 'sliding-window-counter') {
   };
   const settle = () => settleAll(later, regions);
   /** The owner of the counter, according to each region. */
-  const owners = () => regions.map((region) => region.peek({ ...placed.check, limit: part })?.transferredTo);
+  const owners = () =>
+    regions.map((region) => region.peek({ ...placed.check, limit: part })?.transferredTo?.name);
   const calls = (operation: string) =>
     regions.flatMap((region) => region.calls.filter((call) => call.operation === operation));
   return { regions, placed, request, settle, owners, calls };
@@ -108,8 +109,15 @@ describe('a small limit whose parts would be rounded', () => {
     const world = open(10);
     const [us, eu] = world.regions;
     const { run } = eu.does;
-    const forLess = (call: CounterCall) => call.checks.map((check) => ({ ...check, want: check.want && 1 }));
-    eu.does.run = (call, signal) => run({ ...call, checks: forLess(call) }, signal);
+    const forLess = (check: TransferCheck): TransferCheck => {
+      const { ownerCharge } = check.transfer;
+      return {
+        ...check,
+        transfer: { ...check.transfer, ownerCharge: ownerCharge && { ...ownerCharge, units: 1 } },
+      };
+    };
+    eu.does.run = (call, signal) =>
+      run(call.operation === 'transfer' ? { ...call, checks: call.checks.map(forLess) } : call, signal);
     for (const nearest of [1, 1, 1, 0, 0, 0, 0, 0]) await world.request(nearest);
     await world.settle();
     const units = world.calls('refund').map(({ checks }) => checks[0]?.cost);

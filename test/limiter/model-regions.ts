@@ -3,13 +3,13 @@
 import type { Check, Outcome } from '../../src/core/counting/check.ts';
 import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import type { CounterCall } from '../../src/core/ports/region.ts';
 import type { Regions } from '../../src/limiter/region-calls.ts';
+import { type AnyCall, runAny } from '../shared/any-call.ts';
 import { createRegion, type FakeRegion, hangs } from './fake-regions.ts';
 import { createRuleCheck, type RuleCheckShape } from './rule-checks.ts';
 
 export interface ModelRegion extends FakeRegion {
-  readonly calls: CounterCall[];
+  readonly calls: AnyCall[];
   /** The outcome of a check, by the counters as they are. */
   peek(check: Check): Outcome | undefined;
 }
@@ -26,14 +26,14 @@ export function createModelRegion(
   tell?: (line: string) => void,
 ): ModelRegion {
   const counters = createMemoryCounters();
-  const calls: CounterCall[] = [];
+  const calls: AnyCall[] = [];
   const region = createRegion(name, {
     ...(tell && { tell }),
     async run(call, signal) {
       calls.push(call);
       // A call in flight arrives even if its caller has given up.
       const answered = passes(delayMs()).then(async () => {
-        const answer = runChecks(call.operation, call.checks, Date.now(), counters);
+        const answer = runAny(call, Date.now(), counters);
         await passes(delayMs());
         return answer;
       });

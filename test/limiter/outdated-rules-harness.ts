@@ -3,9 +3,9 @@
 import { vi } from 'vitest';
 import type { Check } from '../../src/core/counting/check.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import type { CounterStore } from '../../src/core/ports/region.ts';
 import type { Probe } from '../../src/core/ports/snapshot-source.ts';
 import type { MakePlan } from '../../src/limiter/limiter.ts';
+import type { RunAny } from '../shared/any-call.ts';
 import { hangs, START_MS } from './fake-regions.ts';
 import { createSource, openIsolate, type TestRequest } from './limiter-harness.ts';
 import { createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
@@ -56,7 +56,7 @@ export const used = (check: Check, ...regions: ModelRegion[]) =>
 const ROOMY = 1_000;
 
 /** From now on the region treats refunds in this way. */
-export const refundsWith = (region: ModelRegion, how: (run: CounterStore['run']) => CounterStore['run']) => {
+export const refundsWith = (region: ModelRegion, how: (run: RunAny) => RunAny) => {
   const { run } = region.does;
   const refund = how(run);
   region.does.run = (call, signal) => (call.operation === 'refund' ? refund : run)(call, signal);
@@ -65,7 +65,7 @@ const wait = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, 
 /** The call arrives after this time, although its caller may have given up. */
 export const arrivesAfter =
   (ms: number) =>
-  (run: CounterStore['run']): CounterStore['run'] =>
+  (run: RunAny): RunAny =>
   (call, signal) =>
     Promise.race([wait(ms).then(() => run(call, new AbortController().signal)), hangs(signal)]);
 

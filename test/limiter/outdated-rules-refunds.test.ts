@@ -162,10 +162,7 @@ describe('with any rules before and after a change', () => {
         for (const { us } of [outdated, direct])
           for (const past of earlier)
             if (past.length > 0)
-              await us.store.run(
-                { operation: 'take', checks: past.map(checkFor) },
-                new AbortController().signal,
-              );
+              await us.store.take({ checks: past.map(checkFor) }, new AbortController().signal);
         const [decision, expected] = [await outdated.decide(), await direct.decide()];
         expect(decision.allowed).toBe(expected.allowed);
         for (const rule of [...before, ...after]) {

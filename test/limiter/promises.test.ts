@@ -12,10 +12,10 @@ import { createCheck, openIsolate } from './limiter-harness.ts';
 /** Answers at once, with one promise and no `await`, so that nothing but the decision runs meanwhile. */
 function createQuickRegion(name: string): LimiterRegion {
   const outcome = { allowed: true, remaining: 9, resetAtMs: 1, retryAfterMs: 0, granted: 0, delayMs: 0 };
-  const run: CounterStore['run'] = ({ checks }) =>
+  const take: CounterStore['take'] = ({ checks }) =>
     Promise.resolve({ nowMs: START_MS, outcomes: checks.map(() => outcome) });
   const region = createRegion(name, {});
-  return { ...region, store: { ...region.store, run } };
+  return { ...region, store: { ...region.store, take } };
 }
 
 /** With a hook, V8 makes a promise for each `await`, too. So this counts both. */

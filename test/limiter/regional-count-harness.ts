@@ -1,5 +1,4 @@
 // Regions on counters in memory, seen from `us`, with a journal of all calls, and checks that are counted there.
-import type { CounterCall } from '../../src/core/ports/region.ts';
 import { type Counted, type CountRequest, createRegionalCount } from '../../src/limiter/count.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import { createLeaseBook } from '../../src/limiter/leases.ts';
@@ -7,6 +6,7 @@ import { createLedger, type Ledger } from '../../src/limiter/ledger.ts';
 import { createKnownDenials } from '../../src/limiter/memory.ts';
 import type { PlacedCheck } from '../../src/limiter/next-region.ts';
 import { createTransfers } from '../../src/limiter/transfers.ts';
+import type { AnyCall } from '../shared/any-call.ts';
 import { DEADLINE_MS } from './fake-regions.ts';
 import { settleAll, timed } from './limiter-harness.ts';
 import { createModelRegion, type DelayMs, type ModelRegion, seenFrom } from './model-regions.ts';
@@ -15,7 +15,7 @@ import { place } from './placed.ts';
 const now = () => Date.now();
 
 /** A short text for a call: operation and ids. */
-const told = ({ operation, checks, withAnnouncement }: CounterCall) =>
+const told = ({ operation, checks, withAnnouncement }: AnyCall) =>
   [operation, ...checks.map(({ id }) => id), ...(withAnnouncement ? ['with announcement'] : [])].join(' ');
 
 interface Setup {

@@ -1,6 +1,6 @@
 // Three regions in memory, in fake time, that transfer parts of one counter to each other.
 import { vi } from 'vitest';
-import type { CounterCall } from '../../src/core/ports/region.ts';
+import type { Operation } from '../../src/core/counting/check.ts';
 import { createRegionalCount } from '../../src/limiter/count.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import { createLeaseBook } from '../../src/limiter/leases.ts';
@@ -66,7 +66,7 @@ export function open(
     await settle();
     return last;
   };
-  const asked = (operation: CounterCall['operation'] = 'transfer') =>
+  const asked = (operation: Operation = 'transfer') =>
     regions.flatMap(({ name, calls }) =>
       calls.filter((call) => call.operation === operation).map(() => name),
     );

@@ -279,9 +279,8 @@ describe('in a gateway that locks,', () => {
     );
     const store = createUpstashStore(createClient({ url: busy.gateway.url, token: TOKEN }));
     const take = (subject: string, withAnnouncement = true) =>
-      store.run(
+      store.take(
         {
-          operation: 'take',
           checks: [
             createCheck({ key: `weir:{ip:=${subject}}`, algorithm: 'gcra', limit: 9, windowMs: 60_000 }),
           ],

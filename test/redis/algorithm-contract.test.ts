@@ -60,8 +60,8 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
     it('keeps all its units when it is renewed, even if nothing else is free', async () => {
       const { one } = await acquire(5, 2, 3);
       const renewMs = START_MS + 20_000;
-      expect(await ask(started, 'renew', { ...one, cost: 1 }, renewMs)).toMatchObject({
-        allowed: true,
+      expect(await ask(started, 'renew', { ...one, cost: 1 }, renewMs)).toBe('held');
+      expect(await look(started, one, renewMs)).toMatchObject({
         remaining: 0,
         resetAtMs: renewMs + windowMs,
       });
@@ -79,7 +79,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
         [next(one), START_MS + 1],
       ] as const) {
         const before = await look(started, one, nowMs);
-        expect(await ask(started, 'renew', seat, nowMs)).toMatchObject({ allowed: false });
+        expect(await ask(started, 'renew', seat, nowMs)).toBe('lost');
         expect(await look(started, one, nowMs)).toEqual(before);
       }
     });

@@ -54,10 +54,8 @@ describe('an announcement', () => {
 });
 
 const check = createCheck({ algorithm: 'fixed-window', limit: 3, windowMs: 3_600_000 });
-const take = (from = store, checks = [check]) =>
-  from.run({ operation: 'take', checks, withAnnouncement: true }, signal());
-const left = async () =>
-  (await store.run({ operation: 'peek', checks: [check] }, signal())).outcomes[0]?.remaining;
+const take = (from = store, checks = [check]) => from.take({ checks, withAnnouncement: true }, signal());
+const left = async () => (await store.peek({ checks: [check] }, signal())).outcomes[0]?.remaining;
 /** Makes GET fail, while everything else works. */
 const spoilAnnouncement = () =>
   client.send(signal(), async (redis) => {
@@ -105,8 +103,8 @@ describe('a take with the announcement is one request', () => {
     await pointer.write(at(1), signal());
     const costOf = (withAnnouncement: boolean, count: number) =>
       spent(async () => {
-        const call = { operation: 'take', checks: checks.slice(0, count) } as const;
-        const answer = await store.run({ ...call, withAnnouncement }, signal());
+        const call = { checks: checks.slice(0, count) };
+        const answer = await store.take({ ...call, withAnnouncement }, signal());
         expect(answer.outcomes).toHaveLength(count);
       });
     await costOf(false, 1);
@@ -161,7 +159,7 @@ describe('a take with the announcement fails', () => {
     'like a take without the announcement if the request fails: %j',
     async (fault) => {
       await gateway.faults.set(fault);
-      const plain = await failureOf(store.run({ operation: 'take', checks: [check] }, signal()));
+      const plain = await failureOf(store.take({ checks: [check] }, signal()));
       const asked = await failureOf(take());
       await gateway.faults.clear();
       expect(asked).toEqual(plain);
@@ -171,8 +169,8 @@ describe('a take with the announcement fails', () => {
 
   it('if there is no answer in time', async () => {
     await gateway.faults.set({ hang: true });
-    const call = { operation: 'take', checks: [check], withAnnouncement: true } as const;
-    const failed = await failureOf(store.run(call, AbortSignal.timeout(20)));
+    const call = { checks: [check], withAnnouncement: true };
+    const failed = await failureOf(store.take(call, AbortSignal.timeout(20)));
     await gateway.faults.clear();
     expect(failed).toMatchObject({ failure: 'timeout' });
   });

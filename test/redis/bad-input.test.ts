@@ -4,10 +4,19 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { Borders } from '../../src/core/counting/calendar.ts';
-import { type Answer, type Check, type Operation, problemOf } from '../../src/core/counting/check.ts';
+import {
+  type Check,
+  type CheckOf,
+  type Operation,
+  problemOf,
+  type SettleCheck,
+  type TransferCheck,
+} from '../../src/core/counting/check.ts';
 import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
+import type { AnswerOf } from '../../src/core/ports/region.ts';
 import { toScriptCall } from '../../src/redis/wire.ts';
 import { rounds } from '../rounds.ts';
+import { type Additions, type NamedCall, withAdditions } from '../shared/any-call.ts';
 import { createCheck, holdsSeats, next, nextKey, WITHOUT_SEATS } from './engines.ts';
 import { type LuaCounters, startLuaCounters } from './lua-counters.ts';
 
@@ -26,14 +35,15 @@ beforeEach(async () => {
   await run('take', [good]);
 });
 
-const run = (operation: Operation, checks: readonly Check[]): Promise<Answer> =>
-  lua.run({ operation, checks });
+const run = <O extends Operation>(operation: O, checks: readonly CheckOf<O>[]): Promise<AnswerOf<O>> =>
+  lua.run<O>({ operation, checks } as unknown as NamedCall<O>);
 const send = (keys: readonly string[], args: readonly string[]) =>
   lua.redis.eval(lua.script, keys.length, ...keys, ...args);
 
 /** The good check with one wrong field, of any type. */
-const spoilt = (changes: Partial<Record<keyof Check, unknown>>): Check =>
-  ({ ...createCheck(good), ...changes }) as unknown as Check;
+const spoilt = (changes: Changes): SettleCheck & TransferCheck =>
+  ({ ...createCheck(good), ...changes }) as unknown as SettleCheck & TransferCheck;
+type Changes = Readonly<Record<string, unknown>>;
 
 /** Everything in Redis. */
 async function dump(): Promise<Record<string, string>> {
@@ -56,7 +66,7 @@ async function expectRefusal(asked: () => Promise<unknown>, message: string | Re
   await run('take', [good]);
 }
 
-const refuses = (changes: Partial<Record<keyof Check, unknown>>, problem: string) =>
+const refuses = (changes: Changes, problem: string) =>
   // A good check goes first. It must not have been charged when the second one is refused.
   expectRefusal(() => run('take', [good, spoilt(changes)]), `check 2: ${problem}`);
 
@@ -108,7 +118,7 @@ describe('the script refuses', () => {
 
   it('a name without its semicolon, without its colon, or of one letter', async () => {
     const second = createCheck({ algorithm: 'sliding-window-buckets', limit: LIMIT, windowMs: HOUR_MS });
-    const { keys, args } = toScriptCall({ operation: 'take', checks: [good, { ...second, key: good.key }] });
+    const { keys, args } = toScriptCall('take', { checks: [good, { ...second, key: good.key }] });
     const name = args.findLastIndex((word) => word.startsWith(';'));
     // The script could find a name without its signs inside the previous record.
     for (const wrong of ['b', ':b', ';b', ';:b', `${good.id}:b`, `;${good.id}b`, ''])
@@ -127,10 +137,11 @@ describe('the script refuses', () => {
 
   it('no check because of a seat id that its algorithm does not use: it is not read as a burst', async () => {
     const [before] = (await run('peek', [good])).outcomes;
-    const leased = { ...good, seatId: '9007199254740993' };
-    for (const operation of ['peek', 'recall'] as const)
-      expect((await run(operation, [leased])).outcomes[0]?.allowed).toBe(operation === 'peek');
-    expect((await run('peek', [leased])).outcomes).toEqual([before]);
+    const seated = { ...good, seatId: '9007199254740993' };
+    for (const operation of ['peek', 'recall', 'peek'] as const)
+      expect((await run(operation, [seated])).outcomes).toEqual([
+        operation === 'peek' ? before : 'unchanged',
+      ]);
   });
 
   it('a seat without an id, if no other check of the call has one', async () => {
@@ -157,7 +168,7 @@ describe('the script refuses', () => {
   });
 
   it('a wrong number of arguments', async () => {
-    const { keys, args } = toScriptCall({ operation: 'take', checks: [good] });
+    const { keys, args } = toScriptCall('take', { checks: [good] });
     for (const wrong of [args.slice(0, -1), [...args, ''], args.slice(0, 1), []])
       await expectRefusal(
         () => send(keys, wrong),
@@ -168,8 +179,7 @@ describe('the script refuses', () => {
   it('options that are not whole numbers', async () => {
     for (const value of [1.5, -1, 1e20]) {
       await refuses({ blockMs: value }, 'block must be a whole number above 0');
-      await refuses({ want: value }, 'want must be a whole number above 0');
-      await refuses({ chargedAtMs: value }, 'at must be a whole number above 0');
+      await refuses({ leaseUnits: value }, 'lease must be a whole number above 0');
     }
   });
 
@@ -194,7 +204,7 @@ describe('the script refuses', () => {
   });
 
   it('to settle a seat, to settle without the time of the charge, and to settle nothing', async () => {
-    const settling = (changes: Partial<Record<keyof Check, unknown>>, problem: string) =>
+    const settling = (changes: Changes, problem: string) =>
       expectRefusal(
         () => run('settle', [{ ...good, chargedAtMs: 1 }, spoilt({ chargedAtMs: 1, ...changes })]),
         `check 2: ${problem}`,
@@ -206,7 +216,7 @@ describe('the script refuses', () => {
       await settling({ chargedAtMs: value }, 'at must be a whole number above 0');
       await settling({ cost: value }, 'cost must be a whole number above 0');
     }
-    const { keys, args } = toScriptCall({ operation: 'settle', checks: [{ ...good, chargedAtMs: 1 }] });
+    const { keys, args } = toScriptCall('settle', { checks: [{ ...good, chargedAtMs: 1 }] });
     await expectRefusal(() => send(keys, args.with(-1, '')), 'check 1: settle needs the time of the charge');
   });
 
@@ -215,7 +225,7 @@ describe('the script refuses', () => {
   });
 
   it('a key number that names no key', async () => {
-    const { keys, args } = toScriptCall({ operation: 'take', checks: [good, { ...good, key: nextKey() }] });
+    const { keys, args } = toScriptCall('take', { checks: [good, { ...good, key: nextKey() }] });
     const at = args.length - 1;
     for (const number of ['0', '3', '-1', '1.5', 'abc', '', 'nan']) {
       const wrong = args.with(at, number);
@@ -241,19 +251,19 @@ describe('the script and its twin', () => {
       seatLength: fc.constantFrom(0, 15, 16, 16, 16, 17),
       countDenied: fc.boolean(),
       chargedAtMs: fc.option(number, { nil: undefined }),
+      units: fc.option(number, { nil: 0 }),
       borders: fc.option(
         fc.oneof(fc.tuple(number, number, number, number), fc.constant<Borders>([1, 2, 3, 2 ** 47])),
         { nil: undefined },
       ),
-      transfer: fc.option(
-        fc.record({ owner: fc.constantFrom('eu', 'EU', ''), termMs: number, holdMs: number }),
-        { nil: undefined },
-      ),
+      transfer: fc.record({ owner: fc.constantFrom('eu', 'EU', ''), termMs: number, holdMs: number }),
     })
-    .map(({ algorithm, extra, seatLength, ...rest }): Check => {
+    .map(({ algorithm, extra, seatLength, ...rest }) => {
       const holdsSeat = holdsSeats(algorithm as AlgorithmId);
       const own = holdsSeat ? { seatId: 'x'.repeat(seatLength) } : { extra };
-      return { key: nextKey(), algorithm: algorithm as AlgorithmId, ...rest, ...own };
+      const { chargedAtMs, units, transfer, ...plain } = rest;
+      const check: Check = { key: nextKey(), algorithm: algorithm as AlgorithmId, ...plain, ...own };
+      return { check, additions: { chargedAtMs, units, transfer } };
     });
 
   const operation = fc.constantFrom<Operation>(
@@ -263,7 +273,8 @@ describe('the script and its twin', () => {
   it('refuse the same checks, in the same words', async () => {
     const seat = createCheck({ algorithm: 'concurrency', limit: LIMIT, windowMs: HOUR_MS });
     await fc.assert(
-      fc.asyncProperty(anyCheck, operation, async (check, asked) => {
+      fc.asyncProperty(anyCheck, operation, async ({ check: plain, additions }, asked) => {
+        const check = withAdditions(asked, plain, additions as Additions);
         const problem = problemOf(check, asked);
         const words = problem === undefined ? undefined : `check 2: ${problem}`;
         const refusal = (error: Error) => error.message;

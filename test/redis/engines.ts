@@ -1,17 +1,16 @@
 // The two engines that must keep the same promises: the script on a real Redis, and its twin in memory. Both have an
 // injected clock, and the few calls that tests need.
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
-import type { Answer, Check, Operation, Outcome } from '../../src/core/counting/check.ts';
+import type { Check, CheckOf, Operation, ReplyOf } from '../../src/core/counting/check.ts';
 import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
-import type { CounterCall } from '../../src/core/ports/region.ts';
+import type { AnswerOf } from '../../src/core/ports/region.ts';
+import type { NamedCall } from '../shared/any-call.ts';
 import { startLuaCounters } from './lua-counters.ts';
 
-export interface TimedCall extends CounterCall {
-  readonly nowMs: number;
-}
+export type TimedCall<O extends Operation> = NamedCall<O> & { readonly nowMs: number };
 
 export interface Engine extends AsyncDisposable {
-  run(call: TimedCall): Promise<Answer>;
+  run<O extends Operation>(call: TimedCall<O>): Promise<AnswerOf<O>>;
   /** Whether anything is stored for this check. */
   exists(check: Check): Promise<boolean>;
   /** The same checks on copies of their counters, so that a try changes nothing here. */
@@ -28,7 +27,8 @@ export const ENGINE_NAMES = Object.keys(ENGINES) as (keyof typeof ENGINES)[];
 export function createMemoryEngine(): Engine {
   const counters = createMemoryCounters();
   return {
-    run: async ({ operation, checks, nowMs }) => runChecks(operation, checks, nowMs, counters),
+    run: async <O extends Operation>({ operation, checks, nowMs }: TimedCall<O>) =>
+      runChecks<O>(operation, checks, nowMs, counters),
     exists: async ({ key, id }) => counters.get(key, id) !== undefined,
     async fork(checks, nowMs) {
       const keys = new Map(checks.map(({ key }) => [key, nextKey()]));
@@ -82,21 +82,23 @@ export function createCheck({ extra, ...rule }: RuleShape): Check {
 }
 
 /** The next request under the same rule. It takes another seat. */
+export function next<More extends Partial<Check>>(check: Check, changes?: More): Check & More;
 export function next(check: Check, changes: Partial<Check> = {}): Check {
   return { ...check, ...(holdsSeats(check.algorithm) ? { seatId: nextSeatId() } : {}), ...changes };
 }
 
 /** Runs one check at one moment. */
-export async function ask(
+export async function ask<O extends Operation>(
   engine: Engine,
-  operation: Operation,
-  check: Check,
+  operation: O,
+  check: CheckOf<O>,
   nowMs: number,
-): Promise<Outcome> {
-  const { outcomes } = await engine.run({ operation, checks: [check], nowMs });
-  const [outcome] = outcomes;
-  if (!outcome) throw new Error('a check without an outcome');
-  return outcome;
+): Promise<ReplyOf<O>> {
+  const checks = [check];
+  const { outcomes } = await engine.run<O>({ operation, checks, nowMs } as unknown as TimedCall<O>);
+  const [reply] = outcomes;
+  if (reply === undefined) throw new Error('a check without a reply');
+  return reply;
 }
 
 /** What is left, for a caller that holds nothing yet. */

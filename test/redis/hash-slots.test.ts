@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Check } from '../../src/core/counting/check.ts';
+import type { Check, TakeCheck } from '../../src/core/counting/check.ts';
 import { subjectKey } from '../../src/core/counting/keys.ts';
-import type { CounterStore } from '../../src/core/ports/region.ts';
+import { type CounterOperations, type CounterStore, operationsBy } from '../../src/core/ports/region.ts';
 import { splitByHashSlot } from '../../src/redis/counter-store.ts';
 import { type LocalCluster, startCluster } from '../limiter/cluster.ts';
 
@@ -18,7 +18,7 @@ const signal = AbortSignal.timeout(60_000);
 let subjects = 0;
 
 /** One check for each of three subjects, which are in different slots. */
-async function checksOf(changes: Partial<Check>[] = [{}, {}, {}]): Promise<Check[]> {
+async function checksOf(changes: Partial<TakeCheck>[] = [{}, {}, {}]): Promise<TakeCheck[]> {
   subjects += 1;
   return Promise.all(
     changes.map(async (change, i) => ({
@@ -32,23 +32,24 @@ async function checksOf(changes: Partial<Check>[] = [{}, {}, {}]): Promise<Check
     })),
   );
 }
-const take = (checks: Check[]) => store.run({ operation: 'take', checks }, signal);
+const take = (checks: Check[]) => store.take({ checks }, signal);
 const remaining = async (checks: Check[]) =>
-  (await store.run({ operation: 'peek', checks }, signal)).outcomes.map((outcome) => outcome.remaining);
+  (await store.peek({ checks }, signal)).outcomes.map((outcome) => outcome.remaining);
 
 /** The clock of each subject is a second ahead of the previous one. */
 const withSkewedClocks = (skewed: CounterStore, checks: readonly Check[]): CounterStore => ({
   ...skewed,
-  run(call, within) {
+  ...operationsBy((operation, call, within) => {
+    const operations: CounterOperations = skewed;
     const place = checks.findIndex(({ key }) => key === call.checks[0]?.key);
-    return skewed.run({ ...call, nowMs: Date.now() + 1_000 * place }, within);
-  },
+    return operations[operation]({ ...call, nowMs: Date.now() + 1_000 * place }, within);
+  }),
 });
 
 describe('a store on a Redis Cluster of three', () => {
   it('refuses one call over several slots, which is why calls are split', async () => {
     const checks = await checksOf();
-    await expect(local.store.run({ operation: 'take', checks }, signal)).rejects.toThrow(/slot/i);
+    await expect(local.store.take({ checks }, signal)).rejects.toThrow(/slot/i);
   });
 
   it('charges every subject in its own slot', async () => {
@@ -72,7 +73,7 @@ describe('a store on a Redis Cluster of three', () => {
   );
 
   it('gives back leased units, too, if a subject denies', async () => {
-    const checks = await checksOf([{ want: 5, cost: 2 }, {}, { limit: 1, cost: 2 }]);
+    const checks = await checksOf([{ leaseUnits: 5, cost: 2 }, {}, { limit: 1, cost: 2 }]);
     const { outcomes } = await take(checks);
     expect(outcomes.map(({ allowed, granted }) => [allowed, granted])).toEqual([
       [true, 0],
@@ -106,12 +107,8 @@ describe('a store on a Redis Cluster of three', () => {
     const checks = await checksOf([{}, { limit: 1 }, {}]);
     const { nowMs } = await take(checks);
     const settled = checks.map((check) => ({ ...check, cost: 3, chargedAtMs: nowMs }));
-    const { outcomes } = await store.run({ operation: 'settle', checks: settled }, signal);
-    expect(outcomes.map(({ allowed, remaining: left }) => [allowed, left])).toEqual([
-      [true, 6],
-      [true, 0],
-      [true, 6],
-    ]);
+    const { outcomes } = await store.settle({ checks: settled }, signal);
+    expect(outcomes.map(({ remaining: left }) => left)).toEqual([6, 0, 6]);
     expect(await remaining(checks)).toEqual([6, 0, 6]);
   });
 
@@ -119,10 +116,11 @@ describe('a store on a Redis Cluster of three', () => {
     const log: Partial<Check> = { algorithm: 'sliding-window-log' };
     const checks = await checksOf([log, log, log]);
     const skewed = splitByHashSlot(withSkewedClocks(local.store, checks), pointer);
-    const { outcomes } = await skewed.run({ operation: 'take', checks }, signal);
-    const charged = checks.map((check, i) => ({ ...check, cost: 2, chargedAtMs: outcomes[i]?.nowMs }));
+    const { outcomes } = await skewed.take({ checks }, signal);
+    const chargedAtMs = (i: number) => outcomes[i]?.nowMs ?? 0;
+    const charged = checks.map((check, i) => ({ ...check, cost: 2, chargedAtMs: chargedAtMs(i) }));
     const left = async (operation: 'settle' | 'refund') =>
-      (await skewed.run({ operation, checks: charged }, signal)).outcomes.map((outcome) => outcome.remaining);
+      (await skewed[operation]({ checks: charged }, signal)).outcomes.map((outcome) => outcome.remaining);
     expect(new Set(outcomes.map(({ nowMs }) => nowMs)).size).toBe(3);
     expect(await left('settle')).toEqual([7, 7, 7]);
     expect(await left('refund')).toEqual([9, 9, 9]);

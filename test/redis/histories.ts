@@ -126,7 +126,7 @@ export async function play(engine: Engine, rule: Check, history: readonly Step[]
   for (const { wait: chosen, cost: asked, want } of history) {
     atMs += waitMs(chosen, rule, atMs, attempts.at(-1)?.outcome.retryAfterMs ?? 0);
     const cost = asked === 'all' ? Math.max(1, (await look(engine, rule, atMs)).remaining) : asked;
-    const check = next(rule, { cost, want });
+    const check = next(rule, { cost, leaseUnits: want });
     attempts.push({ atMs, check, outcome: await ask(engine, 'take', check, atMs) });
   }
   return attempts;

@@ -29,7 +29,7 @@ const rules = () =>
 /** What is left of each rule after one more request under all of them. */
 async function take(checks: ReturnType<typeof rules>): Promise<number[]> {
   const asked = checks.map((check) => next(check));
-  const { outcomes } = await store.run({ operation: 'take', checks: asked }, signal());
+  const { outcomes } = await store.take({ checks: asked }, signal());
   expect(outcomes.map(({ allowed }) => allowed)).toEqual(checks.map(() => true));
   return outcomes.map(({ remaining }) => remaining);
 }

@@ -2,17 +2,18 @@
 import { Redis } from 'ioredis';
 import { type LuaEngine, startScriptServer } from '../../local/script-server.ts';
 import { rewriteScript } from '../../local/upstash-gateway/scripts.ts';
-import type { Answer } from '../../src/core/counting/check.ts';
-import type { CounterCall } from '../../src/core/ports/region.ts';
+import type { Operation } from '../../src/core/counting/check.ts';
+import type { AnswerOf } from '../../src/core/ports/region.ts';
 import { composeScript } from '../../src/redis/script.ts';
 import { parseAnswer, toScriptCall } from '../../src/redis/wire.ts';
+import type { NamedCall } from '../shared/any-call.ts';
 import { LUA } from './lua-engine.ts';
 
 export interface LuaCounters extends AsyncDisposable {
   readonly redis: Redis;
   readonly port: number;
   readonly script: string;
-  run(call: CounterCall): Promise<Answer>;
+  run<O extends Operation>(call: NamedCall<O>): Promise<AnswerOf<O>>;
 }
 
 /** Redis expires keys by its own clock. With an injected clock, keys must not expire by the clock of Redis. */
@@ -56,9 +57,10 @@ export async function startLuaCounters({ injectedClock }: LuaCountersOptions): P
     redis,
     port: server.port,
     script,
-    async run(call) {
-      const { keys, args } = toScriptCall(call);
-      return parseAnswer(await command.counters(keys.length, ...keys, ...args), call.checks);
+    async run<O extends Operation>(call: NamedCall<O>) {
+      const { operation, checks } = call;
+      const { keys, args } = toScriptCall<O>(operation, call);
+      return parseAnswer<O>(operation, await command.counters(keys.length, ...keys, ...args), checks);
     },
     async [Symbol.asyncDispose]() {
       redis.disconnect();

@@ -52,12 +52,15 @@ async function race(lists: readonly (readonly Request[])[]): Promise<Raced[]> {
   for (const racer of racers) racer.send('go');
   const replies = (await Promise.all(results)).map(([result]) => result as RaceResult);
   return lists.flatMap((requests, i) =>
-    requests.map((request, j) => ({ request, outcomes: parseAnswer(replies[i]?.[j], request).outcomes })),
+    requests.map((request, j) => ({
+      request,
+      outcomes: parseAnswer('take', replies[i]?.[j], request).outcomes,
+    })),
   );
 }
 
 async function prepare(racer: ChildProcess, requests: readonly Request[]): Promise<void> {
-  const calls = requests.map((checks) => toScriptCall({ operation: 'take', checks }));
+  const calls = requests.map((checks) => toScriptCall('take', { checks }));
   racer.send({ port: lua.port, script: lua.script, calls } satisfies RaceTask);
   await once(racer, 'message');
 }

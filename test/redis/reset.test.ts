@@ -24,20 +24,20 @@ describe('a reset', () => {
   it('forgets counters and keeps records of transfers', async () => {
     const check = createCheck(rule);
     const transferred = { ...check, id: 'transferred', transfer };
-    await store.run({ operation: 'transfer', checks: [transferred] }, signal());
-    await store.run({ operation: 'take', checks: [check] }, signal());
+    await store.transfer({ checks: [transferred] }, signal());
+    await store.take({ checks: [check] }, signal());
     await store.reset([check.key], signal());
-    const { outcomes } = await store.run({ operation: 'peek', checks: [check, transferred] }, signal());
-    expect(outcomes).toMatchObject([{ remaining: 5 }, { transferredTo: 'eu' }]);
+    const { outcomes } = await store.peek({ checks: [check, transferred] }, signal());
+    expect(outcomes).toMatchObject([{ remaining: 5 }, { transferredTo: { name: 'eu' } }]);
   });
 
   it('leaves nothing of a key that holds only counters, and accepts a key that does not exist', async () => {
     const check = createCheck(rule);
-    await store.run({ operation: 'take', checks: [check] }, signal());
+    await store.take({ checks: [check] }, signal());
     expect(await exist(check.key)).toBe(1);
     await store.reset([check.key, `${check.key}:none`], signal());
     expect(await exist(check.key, `${check.key}:none`)).toBe(0);
-    const { outcomes } = await store.run({ operation: 'peek', checks: [check] }, signal());
+    const { outcomes } = await store.peek({ checks: [check] }, signal());
     expect(outcomes).toMatchObject([{ remaining: 5 }]);
   });
 
@@ -51,7 +51,7 @@ describe('a reset', () => {
     await client.command(signal(), write(check.key));
     await store.reset([check.key], signal());
     expect(await exist(check.key)).toBe(0);
-    const { outcomes } = await store.run({ operation: 'take', checks: [check] }, signal());
+    const { outcomes } = await store.take({ checks: [check] }, signal());
     expect(outcomes).toMatchObject([{ allowed: true, remaining: 4 }]);
   });
 });

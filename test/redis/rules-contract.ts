@@ -82,7 +82,11 @@ export function combinesRules(contractCase: ContractCase): void {
     const { engine, check, nowMs } = await createUsed(contractCase);
     const before = await look(engine, check, nowMs);
     const counting = next(check, { countDenied: true });
-    const options = { isShadow: true, blockMs: 3_600_000, countDenied: problemOf(counting) === undefined };
+    const options = {
+      isShadow: true,
+      blockMs: 3_600_000,
+      countDenied: problemOf(counting, 'take') === undefined,
+    };
     const full = await createFull(engine, { algorithm: 'fixed-window', key: nextKey(), id: 'full' }, nowMs);
     for (const asked of [next(check, options), next(check, { ...options, cost: 2 })]) {
       await take(engine, [asked, full], nowMs);
@@ -98,7 +102,7 @@ export function keepsViolatorsOut(contractCase: ContractCase): void {
   it('counts denied requests up to a debt of its whole capacity, or refuses to count them', async () => {
     const { engine, check, nowMs, capacity } = await createUsed(contractCase);
     const asked = () => next(check, counting);
-    const problem = problemOf(asked());
+    const problem = problemOf(asked(), 'take');
     if (problem !== undefined) {
       await expect(ask(engine, 'take', asked(), nowMs)).rejects.toThrow(problem);
       return;
@@ -115,7 +119,7 @@ export function keepsViolatorsOut(contractCase: ContractCase): void {
 
   it('does not count a denied request that only another rule denied', async () => {
     const { engine, check, nowMs, capacity } = await createSubject(contractCase);
-    if (problemOf(next(check, counting)) !== undefined) return;
+    if (problemOf(next(check, counting), 'take') !== undefined) return;
     const full = await createFull(engine, { algorithm: 'fixed-window', key: nextKey(), id: 'full' }, nowMs);
     await take(engine, [next(check, counting), full], nowMs);
     expect((await look(engine, check, nowMs)).remaining).toBe(capacity);

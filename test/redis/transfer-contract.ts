@@ -18,11 +18,12 @@ export function transfers({ engine, rule, nowMs }: ContractCase): void {
 
   it('transfers an empty counter, and names the owner in every later answer', async () => {
     const check = create();
-    expect(await transfer(check, 'eu', nowMs)).toMatchObject({ allowed: true, resetAtMs: endMs });
+    expect(await transfer(check, 'eu', nowMs)).toEqual({ kind: 'transferred', untilMs: endMs });
     for (const operation of ['take', 'peek'] as const)
       expect(await ask(engine(), operation, check, endMs - 1)).toMatchObject({
         allowed: false,
-        transferredTo: 'eu',
+        retryAfterMs: 1,
+        transferredTo: { name: 'eu', usableMs: 0 },
         resetAtMs: endMs,
       });
   });
@@ -41,10 +42,13 @@ export function transfers({ engine, rule, nowMs }: ContractCase): void {
     const { resetAtMs } = await ask(engine(), 'take', check, nowMs);
     const refused = await transfer(check, 'eu', nowMs);
     const idleAtMs = resetAtMs + IDLE_MS;
-    expect(refused).toMatchObject({ allowed: false, retryAfterMs: idleAtMs - nowMs });
+    expect(refused).toMatchObject({ kind: 'in-use', retryAfterMs: idleAtMs - nowMs });
     expect(await look(engine(), check, nowMs)).toMatchObject({ allowed: true });
-    expect(await transfer(check, 'eu', idleAtMs - 1)).toMatchObject({ allowed: false, retryAfterMs: 1 });
-    expect(await transfer(check, 'eu', idleAtMs)).toMatchObject({ allowed: true });
+    expect(await transfer(check, 'eu', idleAtMs - 1)).toMatchObject({
+      kind: 'in-use',
+      retryAfterMs: 1,
+    });
+    expect(await transfer(check, 'eu', idleAtMs)).toMatchObject({ kind: 'transferred' });
   });
 
   describe('a counter in use', () => {
@@ -59,52 +63,56 @@ export function transfers({ engine, rule, nowMs }: ContractCase): void {
       ask(engine(), 'take', { ...check, seatId: check.seatId && nextSeatId() }, atMs);
     /** The owner reports that it has charged itself with this many units. */
     const transferFor = (check: Check, units: number, [chargedAtMs, atMs]: readonly [number, number]) => {
-      const want = units === 0 ? undefined : units;
-      return ask(engine(), 'transfer', { ...check, want, chargedAtMs, transfer: to('eu') }, atMs);
+      const ownerCharge = units === 0 ? undefined : { units, atMs: chargedAtMs };
+      return ask(engine(), 'transfer', { ...check, transfer: { ...to('eu'), ownerCharge } }, atMs);
     };
 
     it('is transferred only to an owner that has charged itself with as many units, or else names their number', async () => {
       const { check, units } = await use();
       const atOnce = [startMs, startMs] as const;
-      expect(await transferFor(check, units - 1, atOnce)).toMatchObject({ allowed: false, remaining: units });
+      expect(await transferFor(check, units - 1, atOnce)).toMatchObject({
+        kind: 'in-use',
+        usedUnits: units,
+      });
       expect((await take(check, startMs)).transferredTo).toBeUndefined();
-      expect(await transferFor(check, units + 1, atOnce)).toMatchObject({ allowed: true, remaining: 0 });
-      expect(await take(check, startMs)).toMatchObject({ allowed: false, transferredTo: 'eu' });
+      expect(await transferFor(check, units + 1, atOnce)).toMatchObject({ kind: 'transferred' });
+      expect(await take(check, startMs)).toMatchObject({ allowed: false, transferredTo: { name: 'eu' } });
     });
 
     it('is not transferred for a charge of another window', async () => {
       const { check } = await use();
       const nextMs = startMs + rule.windowMs;
       await take(check, nextMs);
-      expect(await transferFor(check, 1e6, [nextMs - 1, nextMs])).toMatchObject({ allowed: false });
-      expect(await transferFor(check, 1e6, [nextMs, nextMs])).toMatchObject({ allowed: true });
+      expect(await transferFor(check, 1e6, [nextMs - 1, nextMs])).toMatchObject({ kind: 'in-use' });
+      expect(await transferFor(check, 1e6, [nextMs, nextMs])).toMatchObject({ kind: 'transferred' });
     });
   });
 
   it('renews a transfer for its owner, and for no other region', async () => {
     const check = create();
     await transfer(check, 'eu', nowMs);
-    expect(await transfer(check, 'us', nowMs + 1_000)).toMatchObject({
-      allowed: false,
+    expect(await transfer(check, 'us', nowMs + 1_000)).toEqual({
+      kind: 'refused',
       retryAfterMs: endMs - nowMs - 1_000,
     });
-    expect(await transfer(check, 'eu', nowMs + 1_000)).toMatchObject({
-      allowed: true,
-      resetAtMs: endMs + 1_000,
+    expect(await transfer(check, 'eu', nowMs + 1_000)).toEqual({
+      kind: 'transferred',
+      untilMs: endMs + 1_000,
     });
-    expect(await transfer(check, 'us', endMs + 1_000)).toMatchObject({ allowed: true });
+    expect(await transfer(check, 'us', endMs + 1_000)).toMatchObject({ kind: 'transferred' });
   });
 
   it('does not renew a transfer that was recalled', async () => {
     const check = create();
-    expect(await ask(engine(), 'recall', check, nowMs)).toMatchObject({ allowed: false });
+    expect(await ask(engine(), 'recall', check, nowMs)).toBe('unchanged');
     await transfer(check, 'eu', nowMs);
-    expect(await ask(engine(), 'recall', check, nowMs)).toMatchObject({ allowed: true, resetAtMs: endMs });
-    expect(await transfer(check, 'eu', nowMs)).toMatchObject({
-      allowed: false,
+    for (const reply of ['recalled', 'unchanged'])
+      expect(await ask(engine(), 'recall', check, nowMs)).toBe(reply);
+    expect(await transfer(check, 'eu', nowMs)).toEqual({
+      kind: 'refused',
       retryAfterMs: endMs - nowMs + check.windowMs,
     });
-    expect(await ask(engine(), 'take', check, nowMs)).toMatchObject({ transferredTo: 'eu' });
+    expect(await ask(engine(), 'take', check, nowMs)).toMatchObject({ transferredTo: { name: 'eu' } });
   });
 
   it('keeps a transfer despite refunds and settlements', async () => {
@@ -114,7 +122,7 @@ export function transfers({ engine, rule, nowMs }: ContractCase): void {
     if (check.algorithm !== 'concurrency')
       await ask(engine(), 'settle', { ...check, cost: 2, chargedAtMs: nowMs }, nowMs);
     expect(await ask(engine(), 'take', check, nowMs)).toMatchObject({
-      transferredTo: 'eu',
+      transferredTo: { name: 'eu' },
       resetAtMs: endMs,
     });
   });

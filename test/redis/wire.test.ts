@@ -32,15 +32,17 @@ describe('Weir believes an answer', () => {
     ['that denies for ever', { allowed: 0, retryMs: -1 }, { allowed: false, retryAfterMs: undefined }],
     ['with the whole limit left', { remaining: 10 }, { remaining: 10 }],
   ])('%s', (_, fields, outcome) => {
-    expect(parseAnswer(reply(fields), [plain])).toMatchObject({ nowMs: NOW_MS, outcomes: [outcome] });
+    expect(parseAnswer('take', reply(fields), [plain])).toMatchObject({ nowMs: NOW_MS, outcomes: [outcome] });
   });
 
   it('with the whole burst left, which is more than the limit', () => {
-    expect(parseAnswer(reply({ remaining: 20 }), [burst]).outcomes).toMatchObject([{ remaining: 20 }]);
+    expect(parseAnswer('take', reply({ remaining: 20 }), [burst]).outcomes).toMatchObject([
+      { remaining: 20 },
+    ]);
   });
 
   it('in the short form', () => {
-    const { outcomes } = parseAnswer([NOW_MS, 4, RESET_MS], [plain]);
+    const { outcomes } = parseAnswer('take', [NOW_MS, 4, RESET_MS], [plain]);
     expect(outcomes).toMatchObject([{ allowed: true, remaining: 4, retryAfterMs: 0 }]);
   });
 });
@@ -66,16 +68,18 @@ describe('Weir refuses an answer', () => {
     ['that is not a list', 'OK'],
     ['that is null', null],
   ])('%s', (_, answer) => {
-    expect(() => parseAnswer(answer, [plain])).toThrow(CounterStoreError);
-    expect(() => parseAnswer(answer, [plain])).toThrow(expect.objectContaining({ failure: 'bad-reply' }));
+    expect(() => parseAnswer('take', answer, [plain])).toThrow(CounterStoreError);
+    expect(() => parseAnswer('take', answer, [plain])).toThrow(
+      expect.objectContaining({ failure: 'bad-reply' }),
+    );
   });
 
   it('with more left than the burst', () => {
-    expect(() => parseAnswer(reply({ remaining: 21 }), [burst])).toThrow('out of range');
+    expect(() => parseAnswer('take', reply({ remaining: 21 }), [burst])).toThrow('out of range');
   });
 
   it('if one of several checks has more left than its limit', () => {
     const answer = reply({}, { remaining: 11 });
-    expect(() => parseAnswer(answer, [plain, plain])).toThrow('out of range');
+    expect(() => parseAnswer('take', answer, [plain, plain])).toThrow('out of range');
   });
 });

@@ -96,10 +96,11 @@ const MOVE = { startMs: 1_500, knownMs: 2_000, endMs: 4_500 };
 function play(algorithm: Algorithm, requests: readonly Request[], order: 'old first' | 'new first') {
   const stores = [createMemoryCounters(), createMemoryCounters()];
   const check = checkOf('moves', { algorithm, limit: LIMIT, windowMs: WINDOW_MS, extra: undefined });
-  const run = (operation: 'take' | 'refund', region: number, atMs: number, chargedAtMs?: number) => {
-    const store = stores[region] as (typeof stores)[0];
-    return runChecks(operation, [{ ...check, chargedAtMs }], atMs, store).outcomes[0]?.allowed === true;
-  };
+  const storeOf = (region: number) => stores[region] as (typeof stores)[0];
+  const take = (region: number, atMs: number) =>
+    runChecks('take', [check], atMs, storeOf(region)).outcomes[0]?.allowed === true;
+  const refund = (region: number, atMs: number, chargedAtMs: number) =>
+    runChecks('refund', [{ ...check, chargedAtMs }], atMs, storeOf(region));
   interface Sent {
     readonly request: number;
     readonly regions: readonly number[];
@@ -120,8 +121,8 @@ function play(algorithm: Algorithm, requests: readonly Request[], order: 'old fi
     const [next] = waiting.sort((a, b) => a.atMs - b.atMs);
     if (!next) return passed;
     const region = next.regions[next.charges.length] as number;
-    const isAllowed = run('take', region, next.atMs);
-    if (!isAllowed) for (const one of next.charges) run('refund', one.region, next.atMs, one.atMs);
+    const isAllowed = take(region, next.atMs);
+    if (!isAllowed) for (const one of next.charges) refund(one.region, next.atMs, one.atMs);
     if (isAllowed) next.charges.push(chargeOf(next.request, region, next.atMs));
     const isDone = !isAllowed || next.charges.length === next.regions.length;
     if (isDone) waiting.shift();

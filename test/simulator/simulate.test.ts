@@ -6,6 +6,7 @@ import type { RegionServer } from '../../local/simulator/region-server.ts';
 import { type EpisodeName, runNamed, scenarioOf, simulate } from '../../local/simulator/run.ts';
 import { KINDS, type Scenario } from '../../local/simulator/scenario.ts';
 import { shrink } from '../../local/simulator/shrink.ts';
+import type { Check, Outcome } from '../../src/core/counting/check.ts';
 import { isStandIn } from '../../src/core/matching/plan.ts';
 import { isLong, rounds } from '../rounds.ts';
 
@@ -42,10 +43,10 @@ describe('an episode', () => {
   it('shows that a limit is exceeded if regions go on counting what they have transferred', async () => {
     const failed = await failuresOf((server) => {
       const { run } = server;
-      server.run = (call) => {
-        const answer = run.call(server, call);
+      server.run = (operation, call) => {
+        const answer = run.call(server, operation, call);
         // As if the transfer had not been written down.
-        if (call.operation === 'transfer') server.reset(call.checks.map(({ key }) => key));
+        if (operation === 'transfer') server.reset(call.checks.map(({ key }) => key));
         return answer;
       };
     });
@@ -54,28 +55,24 @@ describe('an episode', () => {
 
   it('shows that a limit is exceeded if regions lease more than they charge', async () => {
     const failed = await failuresOf((server) => {
-      const { run } = server;
-      server.run = (call) => {
-        const { outcomes, ...answer } = run.call(server, call);
-        return { ...answer, outcomes: outcomes.map((one) => ({ ...one, granted: 2 * one.granted })) };
-      };
+      server.run = changed({ ...server }, (outcome) => ({ ...outcome, granted: 2 * outcome.granted }));
     });
     expect(failed).toContain('over');
   });
 
   it('shows that a stand-in counts although every region answers', async () => {
     const failed = await failuresOf((server) => {
-      const { run } = server;
-      server.run = (call) => {
-        const { outcomes, ...answer } = run.call(server, call);
-        const isOwn = call.operation === 'take' && !call.checks.some(isStandIn);
-        // As if every region had transferred its part to a region that does not exist.
-        const transferred = { allowed: false, transferredTo: 'nowhere', resetAtMs: answer.nowMs + 60_000 };
-        return {
-          ...answer,
-          outcomes: isOwn ? outcomes.map((one) => ({ ...one, ...transferred })) : outcomes,
-        };
-      };
+      // As if every region had transferred its part to a region that does not exist.
+      server.run = changed({ ...server }, (outcome, nowMs, check) =>
+        isStandIn(check)
+          ? outcome
+          : {
+              ...outcome,
+              allowed: false,
+              transferredTo: { name: 'nowhere', usableMs: 60_000 },
+              resetAtMs: nowMs + 60_000,
+            },
+      );
     }, 1);
     expect(failed).toContain('over');
   });
@@ -106,6 +103,22 @@ describe('a failing scenario', () => {
     expect(few.subjects.map(({ arrivals }) => arrivals.length)).toEqual([1]);
   });
 });
+
+/** The server's answers to takes, with changed outcomes. */
+const changed =
+  (
+    server: RegionServer,
+    change: (outcome: Outcome, nowMs: number, check: Check) => Outcome,
+  ): RegionServer['run'] =>
+  (operation, call) => {
+    const answer = server.run(operation, call);
+    if (operation !== 'take') return answer;
+    const outcomes = answer.outcomes as readonly Outcome[];
+    return {
+      ...answer,
+      outcomes: outcomes.map((one, i) => change(one, answer.nowMs, call.checks[i] as Check)),
+    } as typeof answer;
+  };
 
 /** The failures of an episode whose regions are broken like that. */
 async function failuresOf(tamper: (server: RegionServer) => void, subjects = SUBJECTS): Promise<string[]> {

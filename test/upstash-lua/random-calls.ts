@@ -5,6 +5,7 @@ import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 import { type Check, type Operation, problemOf } from '../../src/core/counting/check.ts';
 import { type ScriptCall, toScriptCall } from '../../src/redis/wire.ts';
 import { START_MS } from '../redis/engines.ts';
+import { withAdditions } from '../shared/any-call.ts';
 
 /** Mostly takes. */
 const OPERATIONS = [
@@ -155,7 +156,7 @@ export function* sentFor({ rules, calls }: History, subject: string): Generator<
     const checks = made.rules.flatMap((i) => toCheck(made, rules[i], i, { subject, nowMs }));
     const fitting = checks.filter((check) => problemOf(check, made.operation) === undefined);
     const { operation } = made;
-    const { keys, args } = toScriptCall({ operation, checks: fitting.length > 0 ? fitting : checks });
+    const { keys, args } = toScriptCall(operation, { checks: fitting.length > 0 ? fitting : checks });
     const { foreign } = made;
     if (foreign && keys[0] !== undefined) yield { command: [foreign.name, keys[0], foreign.value] };
     const [first = '', ...rest] = made.mutations.reduce(mutate, args).map(readAlike);
@@ -179,20 +180,21 @@ function toCheck(
   if (!rule) return [];
   const holdsSeat = rule.algorithm === 'concurrency';
   return [
-    {
-      ...rule,
-      // Two of the rules share a key. The others have their own.
-      key: `${subject}:${Math.max(1, i)}`,
-      id: `rule-${i}`,
-      extra: holdsSeat ? undefined : rule.extra,
-      seatId: holdsSeat ? seat : undefined,
-      // Rules change their limits while their counters live.
-      limit: isRaised ? rule.limit * 2 + 1 : rule.limit,
-      cost,
-      want,
-      transfer: operation === 'transfer' ? transfer : undefined,
-      chargedAtMs: ['refund', 'settle', 'transfer'].includes(operation) ? nowMs - chargedAgoMs : undefined,
-    },
+    withAdditions(
+      operation,
+      {
+        ...rule,
+        // Two of the rules share a key. The others have their own.
+        key: `${subject}:${Math.max(1, i)}`,
+        id: `rule-${i}`,
+        extra: holdsSeat ? undefined : rule.extra,
+        seatId: holdsSeat ? seat : undefined,
+        // Rules change their limits while their counters live.
+        limit: isRaised ? rule.limit * 2 + 1 : rule.limit,
+        cost,
+      },
+      { units: want, chargedAtMs: nowMs - chargedAgoMs, transfer },
+    ),
   ];
 }
 

@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Operation } from '../../src/core/counting/check.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
-import type { CounterStore } from '../../src/core/ports/region.ts';
+import { type CounterStore, operationsBy } from '../../src/core/ports/region.ts';
 import type { Ledger } from '../../src/limiter/ledger.ts';
 import { clientGone, type ProxyResult } from '../../src/proxy/proxy.ts';
 import { createCheck, createDecision, createResult } from '../http/headers-harness.ts';
@@ -22,11 +22,11 @@ async function doneFor(rule: Partial<LimitedRule>, { isInDoubt = false, ...situa
   const store: CounterStore = {
     reset: async () => {},
     probe: async () => {},
-    async run({ operation, checks }) {
+    ...operationsBy(async (operation, { checks }) => {
       await scheduler.wait(LATE_MS);
       done.push([operation, checks[0]?.cost]);
       return { nowMs: 0, outcomes: [] };
-    },
+    }),
   };
   const check = { ...createCheck({ cost: 3, ...rule }), seatId: 'a-seat-of-sixtee' };
   const decision = createDecision([{ ...createResult(rule), check }]);

@@ -18,25 +18,39 @@ export interface Check {
   readonly seatId?: string | undefined;
   /** Units to take, to give back, or to charge afterwards. */
   readonly cost: number;
-  /**
-   * For a take: units to lease beyond the cost, as far as there is room. For a refund: units of that charge that stay
-   * charged. For `settle`: the most units that may be used afterwards. For `transfer`: units that the owner has charged
-   * itself with, in place of this counter's.
-   */
-  readonly want?: number | undefined;
   /** Denied requests count, too. */
   readonly countDenied?: boolean | undefined;
   /** Once the limit is exceeded, deny everything for this long. */
   readonly blockMs?: number | undefined;
   /** A shadow rule: it is counted, but never denies. */
   readonly isShadow?: boolean | undefined;
-  /** For a refund, for `settle`, and for `transfer` with `want`: when the charge was made. */
+}
+
+export interface TakeCheck extends Check {
+  /** Units to lease beyond the cost, as far as there is room. */
+  readonly leaseUnits?: number | undefined;
+}
+
+/** Gives `cost` units of an earlier charge back. */
+export interface RefundCheck extends Check {
+  /** When the charge was made. Undefined: now, or for seats, which are found by their id. */
   readonly chargedAtMs?: number | undefined;
-  /** For `transfer`: which region asks, and for how long. */
-  readonly transfer?: TransferTerms | undefined;
+  /** Units of that charge that stay charged. */
+  readonly keptUnits?: number | undefined;
+}
+
+/** Charges `cost` units more for an earlier charge, with or without room, up to a debt of the whole capacity. */
+export interface SettleCheck extends Check {
+  readonly chargedAtMs: number;
+  /** Charges only so much that no more than these units are used afterwards. */
+  readonly mostUnits?: number | undefined;
 }
 
 /** A region asks another one for its part of a counter. */
+export interface TransferCheck extends Check {
+  readonly transfer: TransferTerms;
+}
+
 export interface TransferTerms {
   /** The region that asks. */
   readonly owner: string;
@@ -44,14 +58,15 @@ export interface TransferTerms {
   readonly termMs: number;
   /** After that, charges of the owner may still count for this long. */
   readonly holdMs: number;
+  /** What the owner has charged itself with, in place of the units in this counter. */
+  readonly ownerCharge?: { readonly units: number; readonly atMs: number } | undefined;
 }
 
+/** The answer to a take or a peek. */
 export interface Outcome {
-  /** By this check alone. For `renew`: whether the seat was still held. For `transfer`: whether the part is transferred. */
+  /** By this check alone. */
   readonly allowed: boolean;
-  /**
-   * Exactly this many more units would pass now. For a `transfer` refused because the counter is in use: the units used.
-   */
+  /** Exactly this many more units would pass now. */
   readonly remaining: number;
   /** When the whole limit is free again. */
   readonly resetAtMs: number;
@@ -63,12 +78,64 @@ export interface Outcome {
   readonly delayMs: number;
   /** The time by the clock of this counter, if it can differ from the answer's: in a cluster each slot has its own. */
   readonly nowMs?: number | undefined;
-  /**
-   * The owner that this region has transferred the counter to. This region counts nothing until `resetAtMs`. The owner may use
-   * this region's part for `retryAfterMs` more.
-   */
-  readonly transferredTo?: string | undefined;
+  /** Set if this region has transferred the counter: it counts nothing until `resetAtMs`. */
+  readonly transferredTo?: PartOwner | undefined;
 }
+
+export interface PartOwner {
+  readonly name: string;
+  /** The owner may use this region's part for this much longer. */
+  readonly usableMs: number;
+}
+
+/** The answer to a refund or a settlement: what is left after it. */
+export type Balance = Pick<Outcome, 'remaining' | 'resetAtMs'>;
+
+/** Whether a seat was still held when it should be renewed. */
+export type SeatStatus = 'held' | 'lost';
+
+export type TransferReply =
+  /** This region counts nothing until then. */
+  | { readonly kind: 'transferred'; readonly untilMs: number }
+  /** This region counts with its part itself. Asking again is of no use for that long, if nothing is charged meanwhile. */
+  | { readonly kind: 'in-use'; readonly usedUnits: number; readonly retryAfterMs: number }
+  /** Another region has the part, or this region wants it back. */
+  | { readonly kind: 'refused'; readonly retryAfterMs: number };
+
+/** `unchanged`: the part is not transferred, or recalled already. */
+export type RecallReply = 'recalled' | 'unchanged';
+
+/** What each operation asks about a counter, and what it answers. */
+export interface Operations {
+  /** Charges all counters of the checks, or none. */
+  take: { readonly check: TakeCheck; readonly reply: Outcome };
+  /** Answers as a take would, and changes nothing. */
+  peek: { readonly check: Check; readonly reply: Outcome };
+  refund: { readonly check: RefundCheck; readonly reply: Balance };
+  settle: { readonly check: SettleCheck; readonly reply: Balance };
+  /** Renews seats. */
+  renew: { readonly check: Check; readonly reply: SeatStatus };
+  /**
+   * Gives this region's part of a counter to another region for a time, if this region counts nothing or the other
+   * region has charged itself with all of it.
+   */
+  transfer: { readonly check: TransferCheck; readonly reply: TransferReply };
+  /** Makes this region refuse to transfer the part again. */
+  recall: { readonly check: Check; readonly reply: RecallReply };
+}
+
+export type Operation = keyof Operations;
+export const OPERATIONS: readonly Operation[] = [
+  'take',
+  'peek',
+  'refund',
+  'settle',
+  'renew',
+  'transfer',
+  'recall',
+];
+export type CheckOf<O extends Operation> = Operations[O]['check'];
+export type ReplyOf<O extends Operation> = Operations[O]['reply'];
 
 /**
  * A copy with other figures. Every field is written out, here and wherever each request makes an object. V8 forgets the
@@ -92,18 +159,11 @@ export const outcomeWith = (
   transferredTo: outcome.transferredTo,
 });
 
-/**
- * `settle` charges the difference to the real cost, with or without room, up to a debt of the whole capacity. `renew`
- * renews seats. `transfer` gives this region's part of a counter to another region for a time, if this region counts
- * nothing or the other region has charged itself with all of it. `recall` makes this region refuse to transfer the part
- * again.
- */
-export type Operation = 'take' | 'peek' | 'refund' | 'settle' | 'renew' | 'transfer' | 'recall';
-
-export interface Answer {
+export interface Answer<Reply = Outcome> {
   /** The time by the clock of the counters. A refund or a settlement names it as the time of the charge. */
   readonly nowMs: number;
-  readonly outcomes: readonly Outcome[];
+  /** One for each check. */
+  readonly outcomes: readonly Reply[];
   /** The region's announcement, if the call asked for it; null if there is none, undefined if it could not be read. */
   readonly announced?: string | null | undefined;
 }
@@ -134,8 +194,8 @@ const areBorders = (borders: Borders): boolean =>
   borders.every((ms, i) => isWhole(ms) && ms <= LATEST_MS && ms > (i === 0 ? 0 : (borders[i - 1] ?? ms)));
 
 /** The problem of a check, as the message of the script; undefined if the check is valid. */
-export function problemOf(check: Check, operation: Operation = 'take'): string | undefined {
-  const { algorithm, id, limit, windowMs, cost, extra, seatId = '', chargedAtMs } = check;
+export function problemOf<O extends Operation>(check: CheckOf<O>, operation: O): string | undefined {
+  const { algorithm, id, limit, windowMs, cost, extra, seatId = '' } = check;
   if (!ALGORITHM_IDS.includes(algorithm)) return 'unknown algorithm';
   if (!COUNTER_ID.test(id)) return 'an id must have letters, digits, - or _';
   const { holdsSeats, mostUnits, countsUnits, extra: meaning } = traitsOf(algorithm);
@@ -146,24 +206,10 @@ export function problemOf(check: Check, operation: Operation = 'take'): string |
     if (!SEAT_ID.test(seatId)) return 'a seat id must have 16 letters, digits, - or _';
     if (check.countDenied) return `${algorithm} cannot count denied requests`;
   } else if (extra !== undefined && !isWhole(extra)) return 'burst and buckets must be whole numbers above 0';
-  for (const [option, value] of [
-    ['want', check.want],
-    ['block', check.blockMs],
-  ] as const)
-    if (value && !isWhole(value)) return `${option} must be a whole number above 0`;
-  if (chargedAtMs !== undefined && !isWhole(chargedAtMs)) return 'at must be a whole number above 0';
+  if (check.blockMs && !isWhole(check.blockMs)) return 'block must be a whole number above 0';
   if (check.borders && !areBorders(check.borders)) return 'borders must be four times, one after the other';
-  if (operation === 'transfer') {
-    const { owner = '', termMs = 0, holdMs = 0 } = check.transfer ?? {};
-    if (!REGION_NAME.test(owner)) return 'transfer needs the name of a region';
-    if (![termMs, holdMs].every((ms) => isWhole(ms) && ms <= LONGEST_MS))
-      return 'term and hold must be whole numbers from 1 to 2^40';
-  }
-  if (operation === 'renew' && !holdsSeats) return 'only seats can be renewed';
-  if (operation === 'settle') {
-    if (holdsSeats) return 'seats cannot be settled';
-    if (chargedAtMs === undefined) return 'settle needs the time of the charge';
-  }
+  const problem = PROBLEMS[operation]?.(check as never);
+  if (problem !== undefined) return problem;
   if (mostUnits !== undefined && limit > mostUnits) return `${algorithm} takes a limit of up to ${mostUnits}`;
   if (meaning === 'buckets' && extra !== undefined && extra > MAX_BUCKETS)
     return `there can be up to ${MAX_BUCKETS} buckets`;
@@ -171,6 +217,31 @@ export function problemOf(check: Check, operation: Operation = 'take'): string |
     return 'limit times windowMs must stay below 2^52';
   return undefined;
 }
+
+const areUnits = (name: string, units: number | undefined) =>
+  units && !isWhole(units) ? `${name} must be a whole number above 0` : undefined;
+
+const isTime = (name: string, ms: number | undefined) =>
+  ms === undefined || isWhole(ms) ? undefined : `${name} must be a whole number above 0`;
+
+/** The problems of what an operation adds to a check. */
+const PROBLEMS: { readonly [O in Operation]?: (check: CheckOf<O>) => string | undefined } = {
+  take: ({ leaseUnits }) => areUnits('lease', leaseUnits),
+  refund: ({ keptUnits, chargedAtMs }) => areUnits('kept', keptUnits) ?? isTime('at', chargedAtMs),
+  settle({ algorithm, mostUnits, chargedAtMs }) {
+    if (traitsOf(algorithm).holdsSeats) return 'seats cannot be settled';
+    if (chargedAtMs === undefined) return 'settle needs the time of the charge';
+    return areUnits('most', mostUnits) ?? isTime('at', chargedAtMs);
+  },
+  renew: ({ algorithm }) => (traitsOf(algorithm).holdsSeats ? undefined : 'only seats can be renewed'),
+  transfer({ transfer }) {
+    const { owner = '', termMs = 0, holdMs = 0, ownerCharge } = transfer ?? {};
+    if (!REGION_NAME.test(owner)) return 'transfer needs the name of a region';
+    if (![termMs, holdMs].every((ms) => isWhole(ms) && ms <= LONGEST_MS))
+      return 'term and hold must be whole numbers from 1 to 2^40';
+    return areUnits('charged', ownerCharge?.units) ?? isTime('at', ownerCharge?.atMs);
+  },
+};
 
 /** Each key once. A call has so few keys that searching a list is faster than building a set. */
 export function keysOf(checks: readonly Pick<Check, 'key'>[]): string[] {

@@ -2,11 +2,21 @@
 // none. Tests compare the script with it, and the isolate counts with it when Redis is down.
 
 import { createBoundedCache } from '../bounded-cache.ts';
-import type { Reading } from './algorithms/algorithm.ts';
+import type { Amendment, Reading } from './algorithms/algorithm.ts';
 import { ALGORITHM_IDS, type AlgorithmId, algorithmOf, traitsOf } from './algorithms/registry.ts';
-import { type Answer, type Check, type Operation, type Outcome, problemOf } from './check.ts';
+import {
+  type Answer,
+  type Balance,
+  type Check,
+  type CheckOf,
+  type Operation,
+  type Outcome,
+  problemOf,
+  type ReplyOf,
+  type TakeCheck,
+} from './check.ts';
 import { groupOf, PROBE_KEY } from './keys.ts';
-import { CESSIONS, IDLE_MS, transfer } from './transfer.ts';
+import { IDLE_MS, recall, transfer } from './transfer.ts';
 
 // Judges one check alone, by its counter as it is now.
 
@@ -17,10 +27,10 @@ export interface Counter {
   /** When the store may forget the counter. */
   readonly expiresAtMs: number;
   /** This region has transferred its part: it counts nothing until the record expires. */
-  readonly transferred?: Transferred | undefined;
+  readonly transferred?: TransferRecord | undefined;
 }
 
-export interface Transferred {
+export interface TransferRecord {
   readonly owner: string;
   /** The owner may use this part until then. */
   readonly usableUntilMs: number;
@@ -38,45 +48,44 @@ export interface Counters {
   save(key: string, id: string, counter: Counter | undefined, nowMs?: number): void;
 }
 
-export interface Moved extends Transferred {
+/** A transfer that has not ended. */
+export interface LiveTransfer extends TransferRecord {
   readonly untilMs: number;
 }
 
-export interface Judged extends Reading<unknown> {
+export interface Judgement<C extends Check = Check> extends Reading<unknown> {
   /** Set if this region has transferred the counter. */
-  readonly moved: Moved | undefined;
-  readonly check: Check;
+  readonly moved: LiveTransfer | undefined;
+  readonly check: C;
   readonly blockedUntilMs: number;
   /** 0 if the cost fits; infinite if it never will. */
   readonly retryMs: number;
 }
 
-export const paramsOf = ({ limit, windowMs, borders, extra, seatId = '', want: kept = 0 }: Check) => ({
+export const paramsOf = ({ limit, windowMs, borders, extra, seatId = '' }: Check) => ({
   limit,
   windowMs,
   borders,
   extra,
   seatId,
-  kept,
 });
-export const fits = ({ retryMs }: Judged) => retryMs === 0;
+export const fits = ({ retryMs }: Judgement) => retryMs === 0;
 
 /** The result of this check alone. */
-export function judge(check: Check, counter: Counter | undefined, nowMs: number): Judged {
+export function judge<C extends Check>(check: C, counter: Counter | undefined, nowMs: number): Judgement<C> {
   const known = counter?.algorithm === check.algorithm && !counter.transferred ? counter : undefined;
   const reading = algorithmOf(check.algorithm).advance(known?.state, nowMs, paramsOf(check));
   const blockedUntilMs = known?.blockedUntilMs ?? 0;
-  const moved = movedOf(counter, nowMs);
   return {
     ...reading,
     check,
-    moved,
+    moved: liveTransferOf(counter, nowMs),
     blockedUntilMs,
     retryMs: retryMs(check, reading, blockedUntilMs, nowMs),
   };
 }
 
-export const movedOf = (counter: Counter | undefined, nowMs: number): Moved | undefined =>
+export const liveTransferOf = (counter: Counter | undefined, nowMs: number): LiveTransfer | undefined =>
   counter?.transferred && counter.expiresAtMs > nowMs
     ? { ...counter.transferred, untilMs: counter.expiresAtMs }
     : undefined;
@@ -95,36 +104,74 @@ export function retryMs(
   return Math.max(waitMs, blockedUntilMs - nowMs, 0);
 }
 
-export function runChecks(
-  operation: Operation,
-  checks: readonly Check[],
+export function runChecks<O extends Operation>(
+  operation: O,
+  checks: readonly CheckOf<O>[],
   nowMs: number,
   counters: Counters,
-): Answer {
+): Answer<ReplyOf<O>> {
   checks.forEach((check, i) => {
     assertUsable(check, operation, i);
   });
-  if (operation === 'transfer' || operation === 'recall')
-    return { nowMs, outcomes: checks.map((check) => CESSIONS[operation](check, nowMs, counters)) };
-  const judged = checks.map((check) => judge(check, counters.get(check.key, check.id), nowMs));
-  const counted = OPERATIONS[operation](judged, nowMs);
-  for (const { check, changed, state, blockedUntilMs, resetAtMs, moved } of counted) {
-    if (!changed || moved) continue;
-    const expiresAtMs = Math.max(resetAtMs, blockedUntilMs);
-    // A block that is over stays so, even if the clock goes back.
-    const blockedMs = blockedUntilMs > nowMs ? blockedUntilMs : 0;
-    const counter = { algorithm: check.algorithm, state, blockedUntilMs: blockedMs, expiresAtMs };
-    const isOver = expiresAtMs <= nowMs;
-    // A take looks at other counters of the key only when it drops its own, because looking costs the script time.
-    const looksAround = isOver || operation !== 'take';
-    counters.save(check.key, check.id, isOver ? undefined : counter, looksAround ? nowMs : undefined);
-  }
-  return { nowMs, outcomes: counted.map((one) => toOutcome(one, operation, nowMs)) };
+  return { nowMs, outcomes: RUNS[operation](checks, nowMs, counters) };
 }
 
-interface Counted {
+const judgeAll = <C extends Check>(checks: readonly C[], nowMs: number, counters: Counters) =>
+  checks.map((check) => judge(check, counters.get(check.key, check.id), nowMs));
+
+/** How each operation judges the checks, and changes their counters. All checks are judged before a counter changes. */
+const RUNS: {
+  readonly [O in Operation]: (
+    checks: readonly CheckOf<O>[],
+    nowMs: number,
+    counters: Counters,
+  ) => readonly ReplyOf<O>[];
+} = {
+  take(checks, nowMs, counters) {
+    const judged = judgeAll(checks, nowMs, counters);
+    const passes = judged.every((one) => !one.moved && (fits(one) || one.check.isShadow));
+    return judged.map((one) => {
+      const result = taken(one, passes, nowMs);
+      // Looks at other counters of the key only when it drops its own, because looking costs the script time.
+      if (!one.moved) save(result, nowMs, counters, expiryOf(result) <= nowMs);
+      return toOutcome(result, nowMs);
+    });
+  },
+
+  peek: (checks, nowMs, counters) =>
+    judgeAll(checks, nowMs, counters).map((one) => toOutcome(charge(one, 0, nowMs), nowMs)),
+
+  refund: (checks, nowMs, counters) =>
+    judgeAll(checks, nowMs, counters).map((one) => {
+      const { cost, chargedAtMs = nowMs, keptUnits = 0 } = one.check;
+      return amend(one, -cost, { chargedAtMs, keptUnits }, nowMs, counters);
+    }),
+
+  settle: (checks, nowMs, counters) =>
+    judgeAll(checks, nowMs, counters).map((one) => {
+      const { chargedAtMs, mostUnits } = one.check;
+      const lacking = mostUnits ? mostUnits - (one.capacity - one.room) : Number.POSITIVE_INFINITY;
+      const units = Math.max(0, Math.min(withinDebt(one), lacking));
+      return amend(one, units, { chargedAtMs, keptUnits: 0 }, nowMs, counters);
+    }),
+
+  renew: (checks, nowMs, counters) =>
+    judgeAll(checks, nowMs, counters).map((one) => {
+      const held = algorithmOf(one.check.algorithm).held?.(one.state, one.check.seatId ?? '') ?? 0;
+      if (one.moved || held === 0) return 'lost';
+      save(charge(one, held, nowMs), nowMs, counters, true);
+      return 'held';
+    }),
+
+  transfer: (checks, nowMs, counters) => checks.map((check) => transfer(check, nowMs, counters)),
+
+  recall: (checks, nowMs, counters) => checks.map((check) => recall(check, nowMs, counters)),
+};
+
+/** A judged counter, and what the operation has made of it. */
+interface Result {
   readonly check: Check;
-  readonly moved: Moved | undefined;
+  readonly moved: LiveTransfer | undefined;
   readonly allowed: boolean;
   readonly changed: boolean;
   readonly state: unknown;
@@ -136,43 +183,20 @@ interface Counted {
   readonly blockedUntilMs: number;
 }
 
-const OPERATIONS: Record<
-  Exclude<Operation, 'transfer' | 'recall'>,
-  (judged: readonly Judged[], nowMs: number) => Counted[]
-> = {
-  take(judged, nowMs) {
-    const passes = judged.every((one) => !one.moved && (fits(one) || one.check.isShadow));
-    return judged.map((one) => {
-      if (!passes && (fits(one) || one.check.isShadow)) return charge(one, 0, nowMs);
-      return fits(one) ? admit(one, nowMs) : deny(one, nowMs);
-    });
-  },
+function taken(one: Judgement<TakeCheck>, passes: boolean, nowMs: number): Result {
+  if (!passes && (fits(one) || one.check.isShadow)) return charge(one, 0, nowMs);
+  return fits(one) ? admit(one, nowMs) : deny(one, nowMs);
+}
 
-  peek: (judged, nowMs) => judged.map((one) => charge(one, 0, nowMs)),
-
-  refund: (judged, nowMs) => judged.map((one) => amend(one, -one.check.cost, nowMs)),
-
-  settle: (judged, nowMs) => judged.map((one) => amend(one, settledUnits(one), nowMs)),
-
-  renew: (judged, nowMs) =>
-    judged.map((one) => {
-      const held = algorithmOf(one.check.algorithm).held?.(one.state, one.check.seatId ?? '') ?? 0;
-      return { ...charge(one, held, nowMs), allowed: held > 0, retryMs: 0 };
-    }),
-};
-
-/**
- * Moves the counter by `units`; with 0 it only finds out when the limit is free again. With `chargedAtMs` it changes
- * that charge.
- */
-function charge(one: Judged, units: number, nowMs: number, chargedAtMs?: number): Counted {
+/** Moves the counter by `units`; with 0 it only finds out when the limit is free again. */
+function charge(one: Judgement, units: number, nowMs: number, amendment?: Amendment): Result {
   const { check, moved, blockedUntilMs, delayMs, retryMs: wait } = one;
   const { state, resetAtMs } = algorithmOf(check.algorithm).charge(
     one.state,
     units,
-    chargedAtMs,
     nowMs,
     paramsOf(check),
+    amendment,
   );
   return {
     check,
@@ -190,26 +214,34 @@ function charge(one: Judged, units: number, nowMs: number, chargedAtMs?: number)
 }
 
 /** Changes an earlier charge, if its window is still kept. Then judges the check again, to find out what is left. */
-function amend(one: Judged, units: number, nowMs: number): Counted {
-  const { check } = one;
-  const counted = charge(one, units, nowMs, check.chargedAtMs ?? nowMs);
-  const counter = { ...counted, algorithm: check.algorithm, expiresAtMs: Number.POSITIVE_INFINITY };
-  const { room, delayMs } = judge(check, counter, nowMs);
-  return { ...counted, allowed: true, retryMs: 0, room, delayMs };
+function amend(
+  one: Judgement,
+  units: number,
+  amendment: Amendment,
+  nowMs: number,
+  counters: Counters,
+): Balance {
+  const { check, moved } = one;
+  if (moved) return { remaining: 0, resetAtMs: moved.untilMs };
+  const result = charge(one, units, nowMs, amendment);
+  save(result, nowMs, counters, true);
+  const { state, blockedUntilMs } = result;
+  const counter = {
+    algorithm: check.algorithm,
+    state,
+    blockedUntilMs,
+    expiresAtMs: Number.POSITIVE_INFINITY,
+  };
+  const { room } = judge(check, counter, nowMs);
+  return { remaining: remainingOf(room, blockedUntilMs, nowMs), resetAtMs: expiryOf(result) };
 }
 
 /** Units to charge without room for them: up to a debt of the whole capacity. */
-const withinDebt = ({ check, room, capacity }: Judged) => Math.max(0, Math.min(check.cost, room + capacity));
+const withinDebt = ({ check, room, capacity }: Judgement) =>
+  Math.max(0, Math.min(check.cost, room + capacity));
 
-/** With `want`, the counter has at most that many used units afterwards: this raises it to the level of another one. */
-function settledUnits(one: Judged): number {
-  const { check, room, capacity } = one;
-  const lacking = check.want ? check.want - (capacity - room) : Number.POSITIVE_INFINITY;
-  return Math.max(0, Math.min(withinDebt(one), lacking));
-}
-
-function admit(one: Judged, nowMs: number): Counted {
-  const granted = Math.min(one.check.want ?? 0, one.room - one.check.cost);
+function admit(one: Judgement<TakeCheck>, nowMs: number): Result {
+  const granted = Math.min(one.check.leaseUnits ?? 0, one.room - one.check.cost);
   return { ...charge(one, one.check.cost + granted, nowMs), granted };
 }
 
@@ -217,41 +249,67 @@ function admit(one: Judged, nowMs: number): Counted {
  * Does what the denying rule asks for: counts the denied request, up to a debt of the whole capacity, and starts a
  * block.
  */
-function deny(one: Judged, nowMs: number): Counted {
+function deny(one: Judgement, nowMs: number): Result {
   const { check } = one;
   const canEverFit = one.retryMs !== Number.POSITIVE_INFINITY;
   const units = check.countDenied && canEverFit ? withinDebt(one) : 0;
-  const counted = charge(one, units, nowMs);
-  if (!canEverFit) return counted;
+  const result = charge(one, units, nowMs);
+  if (!canEverFit) return result;
   const blocks = check.blockMs !== undefined && one.blockedUntilMs <= nowMs;
   const blockedUntilMs = blocks ? nowMs + (check.blockMs ?? 0) : one.blockedUntilMs;
-  const reading = { ...one, state: counted.state, room: counted.room };
+  const reading = { ...one, state: result.state, room: result.room };
   return {
-    ...counted,
-    changed: counted.changed || blocks,
+    ...result,
+    changed: result.changed || blocks,
     blockedUntilMs,
     retryMs: retryMs(check, reading, blockedUntilMs, nowMs),
   };
 }
 
-function toOutcome(counted: Counted, operation: Operation, nowMs: number): Outcome {
-  const { moved } = counted;
-  if (moved) {
-    const asked = operation === 'take' || operation === 'peek';
-    const usableMs = Math.max(0, moved.usableUntilMs - nowMs);
-    const outcome = transfer(operation === 'refund' || operation === 'settle', moved.untilMs, usableMs);
-    return asked ? { ...outcome, transferredTo: moved.owner } : outcome;
-  }
-  const { allowed, room, resetAtMs, blockedUntilMs, granted, delayMs } = counted;
+/** When the whole limit is free again, and the counter may be forgotten. */
+const expiryOf = ({ resetAtMs, blockedUntilMs }: Result) => Math.max(resetAtMs, blockedUntilMs);
+
+/** Saves the counter if it has changed. */
+function save(result: Result, nowMs: number, counters: Counters, looksAround: boolean): void {
+  const { check, changed, state, blockedUntilMs } = result;
+  if (!changed) return;
+  const expiresAtMs = expiryOf(result);
+  // A block that is over stays so, even if the clock goes back.
+  const blockedMs = blockedUntilMs > nowMs ? blockedUntilMs : 0;
+  const counter = { algorithm: check.algorithm, state, blockedUntilMs: blockedMs, expiresAtMs };
+  counters.save(
+    check.key,
+    check.id,
+    expiresAtMs <= nowMs ? undefined : counter,
+    looksAround ? nowMs : undefined,
+  );
+}
+
+const remainingOf = (room: number, blockedUntilMs: number, nowMs: number) =>
+  blockedUntilMs > nowMs ? 0 : Math.max(0, room);
+
+function toOutcome(result: Result, nowMs: number): Outcome {
+  const { moved, allowed, room, blockedUntilMs, granted, delayMs } = result;
+  if (moved) return outcomeOfTransfer(moved, nowMs);
   return {
     allowed,
-    remaining: blockedUntilMs > nowMs ? 0 : Math.max(0, room),
-    resetAtMs: Math.max(resetAtMs, blockedUntilMs),
-    retryAfterMs: Number.isFinite(counted.retryMs) ? counted.retryMs : undefined,
+    remaining: remainingOf(room, blockedUntilMs, nowMs),
+    resetAtMs: expiryOf(result),
+    retryAfterMs: Number.isFinite(result.retryMs) ? result.retryMs : undefined,
     granted,
     delayMs,
   };
 }
+
+const outcomeOfTransfer = ({ owner, usableUntilMs, untilMs }: LiveTransfer, nowMs: number): Outcome => ({
+  allowed: false,
+  remaining: 0,
+  resetAtMs: untilMs,
+  retryAfterMs: untilMs - nowMs,
+  granted: 0,
+  delayMs: 0,
+  transferredTo: { name: owner, usableMs: Math.max(0, usableUntilMs - nowMs) },
+});
 
 /** A bug of the caller: rules are validated long before they become checks. */
 export class BadCheckError extends Error {
@@ -261,7 +319,7 @@ export class BadCheckError extends Error {
   }
 }
 
-function assertUsable(check: Check, operation: Operation, index: number): void {
+function assertUsable<O extends Operation>(check: CheckOf<O>, operation: O, index: number): void {
   const problem = problemOf(check, operation);
   if (problem !== undefined) throw new BadCheckError(index, problem);
 }

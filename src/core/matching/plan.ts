@@ -129,13 +129,10 @@ function toCheck(
     windowMs: borders ? borders[2] - borders[1] : rule.windowSeconds * 1000,
     borders,
     cost,
-    want: undefined,
     seatId: holdsSeats ? seatId() : undefined,
     countDenied: rule.countDenied,
     blockMs: rule.blockSeconds === null ? undefined : rule.blockSeconds * 1000,
     isShadow: isLogOnly || rule.action === 'log',
-    chargedAtMs: undefined,
-    transfer: undefined,
   };
 }
 
@@ -156,13 +153,10 @@ export const checkAt = (
   windowMs: check.windowMs,
   borders: check.borders,
   cost: check.cost,
-  want: check.want,
   seatId: check.seatId,
   countDenied: check.countDenied,
   blockMs: check.blockMs,
   isShadow: check.isShadow,
-  chargedAtMs: check.chargedAtMs,
-  transfer: check.transfer,
 });
 
 /** A suffix that no rule's own counter has: those ids have a fixed length. */

@@ -1,24 +1,49 @@
 // The port between the limiter and the counters of one region.
 
-import type { Answer, Check, Operation } from '../counting/check.ts';
+import type { Answer, Check, CheckOf, Operation, ReplyOf } from '../counting/check.ts';
 
-export interface CounterCall {
-  readonly operation: Operation;
-  readonly checks: readonly Check[];
-  /** Also read the region's announcement, in the same round trip. The checks are charged whatever it says. */
-  readonly withAnnouncement?: boolean | undefined;
+export interface CounterCall<C extends Check = Check> {
+  readonly checks: readonly C[];
   /** For tests; the store's own clock if left out. */
   readonly nowMs?: number | undefined;
 }
 
-export interface CounterStore {
-  /** Changes all counters of the checks, or none. Throws a CounterStoreError if there is no reliable answer. */
-  run(call: CounterCall, signal: AbortSignal): Promise<Answer>;
+export interface CountCall<C extends Check = Check> extends CounterCall<C> {
+  /** Also read the region's announcement, in the same round trip. The checks are charged whatever it says. */
+  readonly withAnnouncement?: boolean | undefined;
+}
+
+/** Only operations that decide a request also read the announcement. */
+export type CallOf<O extends Operation> = O extends 'take' | 'peek'
+  ? CountCall<CheckOf<O>>
+  : CounterCall<CheckOf<O>>;
+
+export type AnswerOf<O extends Operation> = Answer<ReplyOf<O>>;
+
+/** Each changes all counters of the checks, or none. Throws a CounterStoreError if there is no reliable answer. */
+export type CounterOperations = {
+  readonly [O in Operation]: (call: CallOf<O>, signal: AbortSignal) => Promise<AnswerOf<O>>;
+};
+
+export interface CounterStore extends CounterOperations {
   /** Forgets the counters of these keys. What was transferred stays transferred. */
   reset(keys: readonly string[], signal: AbortSignal): Promise<void>;
   /** Resolves if the store can count. Makes a call like a request's, on counters of its own. */
   probe(signal: AbortSignal): Promise<void>;
 }
+
+/** All operations by one function, for stores that treat them alike. */
+export const operationsBy = (
+  run: <O extends Operation>(operation: O, call: CallOf<O>, signal: AbortSignal) => Promise<AnswerOf<O>>,
+): CounterOperations => ({
+  take: (call, signal) => run('take', call, signal),
+  peek: (call, signal) => run('peek', call, signal),
+  refund: (call, signal) => run('refund', call, signal),
+  settle: (call, signal) => run('settle', call, signal),
+  renew: (call, signal) => run('renew', call, signal),
+  transfer: (call, signal) => run('transfer', call, signal),
+  recall: (call, signal) => run('recall', call, signal),
+});
 
 /** `script-failed`: the store is alive, but cannot run this call; if it was a probe, it cannot run any call. */
 export type CounterStoreFailure = 'timeout' | 'unavailable' | 'bad-reply' | 'script-failed';

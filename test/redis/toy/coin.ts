@@ -18,8 +18,8 @@ export const coin: Algorithm<State> = {
 
   waitMs: ({ number }, nowMs, { windowMs }) => (number + 1) * windowMs - nowMs,
 
-  charge({ number, used }, units, chargedAtMs, nowMs, { windowMs }) {
-    const counts = chargedAtMs === undefined || floorDivide(chargedAtMs, windowMs) === number;
+  charge({ number, used }, units, nowMs, { windowMs }, amendment) {
+    const counts = !amendment || floorDivide(amendment.chargedAtMs, windowMs) === number;
     const after = counts ? Math.max(0, used + units) : used;
     return { state: { number, used: after }, resetAtMs: after > 0 ? (number + 1) * windowMs : nowMs };
   },

@@ -12,8 +12,6 @@ export interface Params {
   readonly extra: number | undefined;
   /** For algorithms that hold seats; '' for all others. */
   readonly seatId: string;
-  /** For a refund: units of the same charge that are not given back. */
-  readonly kept: number;
 }
 
 /** What the rest of Weir knows about an algorithm. No other code compares algorithm names. */
@@ -64,7 +62,14 @@ export interface Reading<S> {
   readonly delayMs: number;
 }
 
-export interface Charged<S> {
+/** An earlier charge that a refund or a settlement changes. */
+export interface Amendment {
+  readonly chargedAtMs: number;
+  /** Units of that charge that a refund does not give back. */
+  readonly keptUnits: number;
+}
+
+export interface ChargedState<S> {
   readonly state: S;
   /** When the whole limit is free again, and the store may forget the state. */
   readonly resetAtMs: number;
@@ -77,10 +82,10 @@ export interface Algorithm<S> {
   /** How long until `cost` fits. Called only if the cost does not fit now but can fit later. */
   waitMs(state: S, nowMs: number, params: Params, cost: number): number;
   /**
-   * Moves the counter. With `chargedAtMs` it changes that charge (a refund or a settlement), and only if the window of
+   * Moves the counter. With an amendment it changes that charge (a refund or a settlement), and only if the window of
    * that moment is still kept.
    */
-  charge(state: S, units: number, chargedAtMs: number | undefined, nowMs: number, params: Params): Charged<S>;
+  charge(state: S, units: number, nowMs: number, params: Params, amendment?: Amendment): ChargedState<S>;
   /** The units of a seat. Only algorithms that hold seats have it. */
   held?(state: S, seatId: string): number;
 }

@@ -32,7 +32,7 @@ export const concurrency: Algorithm<State> = {
     return (ending?.expiresAtMs ?? nowMs) - nowMs;
   },
 
-  charge(state, units, _chargedAtMs, nowMs, { windowMs, seatId }) {
+  charge(state, units, nowMs, { windowMs, seatId }) {
     const others = units === 0 ? state : without(state, seatId);
     const after = units > 0 ? insert(others, { id: seatId, units, expiresAtMs: nowMs + windowMs }) : others;
     return { state: after, resetAtMs: after.at(-1)?.expiresAtMs ?? nowMs };

@@ -29,11 +29,12 @@ export const fixedWindow: Algorithm<FixedWindowState> = {
 
   waitMs: ({ endMs }, nowMs) => endMs - nowMs,
 
-  charge({ endMs, used }, units, chargedAtMs, nowMs, params) {
+  charge({ endMs, used }, units, nowMs, params, amendment) {
     // A refund or a settlement changes only the window of the charge.
     const now = windowAt(nowMs, params);
     const startMs = endMs > now.endMs ? now.endMs : now.startMs;
-    const counts = chargedAtMs === undefined || (chargedAtMs >= startMs && chargedAtMs < endMs);
+    const { chargedAtMs = startMs } = amendment ?? {};
+    const counts = chargedAtMs >= startMs && chargedAtMs < endMs;
     const after = counts ? Math.max(0, used + units) : used;
     return { state: { endMs, used: after }, resetAtMs: after > 0 ? endMs : nowMs };
   },

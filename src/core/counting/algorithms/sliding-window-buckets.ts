@@ -52,9 +52,9 @@ export const slidingWindowBuckets: Algorithm<WindowBucketsState> = {
     return leavesAtMs(state, place, params) - nowMs;
   },
 
-  charge(state, units, chargedAtMs, nowMs, params) {
+  charge(state, units, nowMs, params, amendment) {
     // A refund or a settlement changes only the bucket of the charge, if it is still kept.
-    const place = chargedAtMs === undefined ? 0 : state.number - Math.floor(chargedAtMs / bucketMs(params));
+    const place = amendment ? state.number - Math.floor(amendment.chargedAtMs / bucketMs(params)) : 0;
     const used = state.used.map((seen, i) => (i === place ? Math.max(0, seen + units) : seen));
     const newest = used.findIndex((seen) => seen > 0);
     const after = { number: state.number, used };

@@ -31,8 +31,9 @@ export const slidingWindowCounter: Algorithm<WindowCounterState> = {
     return startMs + 2 * windowMs - floorDivide((limit - cost) * windowMs, current) - nowMs;
   },
 
-  charge(state, units, chargedAtMs = state.startMs, nowMs, { limit, windowMs }) {
+  charge(state, units, nowMs, { limit, windowMs }, amendment) {
     const { startMs } = state;
+    const { chargedAtMs = startMs } = amendment ?? {};
     let { current, previous } = state;
     // A refund or a settlement changes only the window of the charge. Units in the previous window weigh less than
     // their number, so the weight alone would not bound a settlement.

@@ -40,9 +40,9 @@ export const slidingWindowLog: Algorithm<State> = {
     return (leaving?.atMs ?? nowMs) + windowMs - nowMs;
   },
 
-  charge(state, units, chargedAtMs, nowMs, { windowMs }) {
+  charge(state, units, nowMs, { windowMs }, amendment) {
     const latestMs = Math.max(nowMs, state.at(-1)?.atMs ?? nowMs);
-    const atMs = chargedAtMs ?? latestMs;
+    const atMs = amendment?.chargedAtMs ?? latestMs;
     // Changes a charge only if its moment is still inside the window.
     const counts = atMs > latestMs - windowMs && atMs <= latestMs;
     const after = counts && units !== 0 ? amend(state, units, atMs) : state;

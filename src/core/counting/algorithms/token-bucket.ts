@@ -30,13 +30,14 @@ export const tokenBucket: Algorithm<TokenBucketState> = {
   waitMs: ({ missing, atMs }, nowMs, { limit, windowMs, extra: burst = limit }, cost) =>
     atMs - nowMs + ceilDivide(missing - (burst - cost) * windowMs, limit),
 
-  charge({ missing, atMs, fastest = 0 }, units, chargedAtMs, nowMs, { limit, windowMs, kept }) {
-    const isRefund = units < 0 && chargedAtMs !== undefined;
+  charge({ missing, atMs, fastest = 0 }, units, nowMs, { limit, windowMs }, amendment) {
+    const refund = units < 0 ? amendment : undefined;
     // A refund gives back only tokens of that charge that are certainly still missing. The others may have been
     // refilled, and the tokens missing now may belong to another charge. A refund works for one window.
-    const agoMs = isRefund ? Math.max(0, nowMs - chargedAtMs) : 0;
-    const certain = agoMs < windowMs ? Math.max(0, (kept - units) * windowMs - agoMs * fastest) : 0;
-    const change = isRefund ? -Math.min(-units * windowMs, certain) : units * windowMs;
+    const agoMs = refund ? Math.max(0, nowMs - refund.chargedAtMs) : 0;
+    const keptUnits = refund?.keptUnits ?? 0;
+    const certain = agoMs < windowMs ? Math.max(0, (keptUnits - units) * windowMs - agoMs * fastest) : 0;
+    const change = refund ? -Math.min(-units * windowMs, certain) : units * windowMs;
     const after = Math.max(0, missing + change);
     return { state: { missing: after, atMs, limit }, resetAtMs: atMs + ceilDivide(after, limit) };
   },
