@@ -12,7 +12,7 @@ import type { AttemptGuard } from '../core/ports/callers.ts';
 import type { CounterStore } from '../core/ports/region.ts';
 import type { WeightedRegion } from '../core/regions/parts.ts';
 import {
-  bodyTooLarge,
+  bodyNotRead,
   invalidBody,
   invalidRequest,
   ProblemError,
@@ -46,7 +46,7 @@ export function createAdminApp(services: AdminServices, gate: Gate = createGate(
     const mostBytes = c.req.path === IMPORT_PATH ? MAX_BYTES_OF_AN_IMPORT : MAX_BYTES;
     const { raw } = c.req;
     const body = raw.body && (await readAtMost(raw, mostBytes));
-    if (body === undefined) return bodyTooLarge(mostBytes);
+    if (typeof body === 'string') return bodyNotRead(body, mostBytes);
     const isMissing = !body || isBlank(body);
     // Without this, a missing body would replace a row with defaults.
     if (isMissing && needsBody(c.req.method, c.req.path)) return render(MISSING_BODY);

@@ -5,7 +5,7 @@ import { type Decision, decisiveResult, denyingResults, resultsOf } from '../cor
 import { digest, randomId, toBase64Url } from '../core/digest.ts';
 import type { Caller } from '../core/matching/caller.ts';
 import { ownIdOf, policyOf, type RuleCheck } from '../core/matching/plan.ts';
-import { CHECK_RECORD_MS, type CheckRecords } from '../core/ports/region.ts';
+import type { CheckRecords } from '../core/ports/region.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { centralRegionOf, type WeightedRegion } from '../core/regions/parts.ts';
 import type { FieldError } from '../core/shape.ts';
@@ -87,13 +87,15 @@ export interface Checks {
   check(call: ReadCall, asked: CheckContext): Promise<CheckAnswer>;
   /** Gives all charges back. Throws a ProblemError if the id was used before or is too old. */
   refund(id: string, asked: CheckContext): Promise<void>;
-  /** Brings every charge to this cost. Throws as `refund` does. */
+  /** Brings every charge to this cost, and gives seats back. Throws as `refund` does. */
   settle(id: string, cost: number, asked: CheckContext): Promise<void>;
 }
 
 /** Only the service that called waits for these calls, so they may take long. */
 const SETTLE_MS = 5_000;
 const PENDING = 'pending';
+/** How long a service can give a charge back. The record that an id was spent is kept longer. */
+const RETURNABLE_MS = 24 * 3_600_000;
 
 export function createChecks(services: CheckServices): Checks {
   const { limiter, log, now, deadlineMs, telemetry } = services;
@@ -101,12 +103,13 @@ export function createChecks(services: CheckServices): Checks {
   const refresh = createRulesRefresh(services);
   const stores = new Map(services.regions.map(({ name, store }) => [name, store]));
 
-  /** Weir always keeps the record of a name in the same region, whichever region the call comes from. */
+  const recordsIn = (name: string) => services.check.regions.find((one) => one.name === name)?.checkRecords;
+
+  /** Weir keeps the record of a key in the same region, whichever region the call comes from. */
   const recordsOf = (name: string): CheckRecords => {
-    const home = centralRegionOf(name, services.check.regions);
-    const region = services.check.regions.find((one) => one.name === home);
-    if (!region) throw new Error('there are no regions');
-    return region.checkRecords;
+    const records = recordsIn(centralRegionOf(name, services.check.regions));
+    if (!records) throw new Error('there are no regions');
+    return records;
   };
 
   const decide = async (call: ReadCall, { regions, afterResponse }: CheckContext): Promise<CheckAnswer> => {
@@ -224,10 +227,11 @@ export function createChecks(services: CheckServices): Checks {
     if (!read) throw badId(404, 'unknown-check', 'was not made by this Weir');
     const { charges } = read;
     const [first] = charges;
-    if (!first || now() - first.check.chargedAtMs > CHECK_RECORD_MS)
+    if (!first || now() - first.check.chargedAtMs > RETURNABLE_MS)
       throw badId(410, 'check-expired', 'is older than a day');
     const name = `id:${read.name}`;
-    const records = recordsOf(name);
+    // Where the id says that it was charged. A region chosen by shares would change with them, and forget the id.
+    const records = recordsIn(first.region) ?? recordsOf(name);
     const known = await available(() => records.claim(name, 'spent', AbortSignal.timeout(SETTLE_MS)));
     if (known !== undefined) throw badId(409, 'check-spent', 'was refunded or settled before');
     await available(() => records.write(name, 'spent', AbortSignal.timeout(SETTLE_MS)));
@@ -258,10 +262,13 @@ export function createChecks(services: CheckServices): Checks {
     },
     async settle(id, cost, asked) {
       const charges = await spend(id);
-      const spent = toPastCharges(charges).filter(({ check }) => check.seatId === undefined);
-      const { added, refunded } = settlementOf(spent, cost);
+      const { seats = [], units = [] } = Object.groupBy(toPastCharges(charges), ({ check }) =>
+        check.seatId === undefined ? 'units' : 'seats',
+      );
+      const { added, refunded } = settlementOf(units, cost);
       await amend('settle', added);
-      await amend('refund', refunded);
+      // The id can be used once, so nothing could give the seats back later.
+      await amend('refund', [...refunded, ...seats]);
       attempt(log, correct, charges, cost, asked);
     },
   };

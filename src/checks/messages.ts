@@ -115,7 +115,7 @@ const several = strictObject({
 export interface ReadCall {
   /** Where the body has this check. A body with a single check has no list. */
   readonly pointerTo: (place: number) => string;
-  readonly checks: readonly Shaped<typeof one>[];
+  readonly checks: readonly Omit<Shaped<typeof one>, 'peek'>[];
   readonly isPeek: boolean;
   readonly idempotencyKey: string | undefined;
 }
@@ -135,10 +135,16 @@ export function readCall(body: unknown): ReadCall {
   });
   if (new Set(peeks).size > 1) refuse('#/checks', 'must all peek, or none of them', errors);
   if (errors.length > 0) throw invalidBody(errors);
-  return { pointerTo, checks, isPeek: peeks[0] === true, idempotencyKey: (given ?? alone)?.idempotencyKey };
+  return {
+    pointerTo,
+    checks: checks.map(omitPeek),
+    isPeek: peeks[0] === true,
+    idempotencyKey: (given ?? alone)?.idempotencyKey,
+  };
 }
 
 const omitKey = ({ idempotencyKey: _, ...check }: Shaped<typeof single>) => check;
+const omitPeek = ({ peek: _, ...check }: Shaped<typeof one>) => check;
 
 /** What the runtime puts in place of bytes that are not UTF-8, such as those of an `ü` in Latin-1. */
 const REPLACED = '\ufffd';

@@ -6,7 +6,7 @@ import { unknownRegion } from '../gateway/refusals.ts';
 import type { CheckToken, Services } from '../gateway/services.ts';
 import { parseAuthorization } from '../http/authorization.ts';
 import {
-  bodyTooLarge,
+  bodyNotRead,
   ProblemError,
   render,
   tooManyAttempts,
@@ -106,7 +106,7 @@ const toVerdict = (token: CheckToken | undefined) =>
 
 async function readBody(request: Request): Promise<unknown> {
   const bytes = await readAtMost(request, MAX_BYTES);
-  if (!bytes) return bodyTooLarge(MAX_BYTES);
+  if (typeof bytes === 'string') return bodyNotRead(bytes, MAX_BYTES);
   try {
     return JSON.parse(UTF8.decode(bytes));
   } catch {

@@ -1,6 +1,7 @@
 // Problems of Weir's own routes. They are apart from problem.ts, because the gateway does not need them.
 import { type FieldError, quoted, textOfErrors } from '../core/shape.ts';
 import { type Problem, problem } from './problem.ts';
+import type { UnreadBody } from './read-at-most.ts';
 
 /** Thrown by handlers, rendered in one place. The message is all that a caller by RPC sees. */
 export class ProblemError extends Error {
@@ -60,12 +61,16 @@ export const tooManyAttempts = (waitMs: number): Response =>
     { 'Retry-After': String(Math.ceil(waitMs / 1000)) },
   );
 
-export const bodyTooLarge = (mostBytes: number): Response =>
-  problem({
-    status: 413,
-    code: 'body-too-large',
-    title: 'The body is too large',
-    detail: `At most ${mostBytes >= MEBIBYTE ? `${mostBytes / MEBIBYTE} M` : `${mostBytes / 1024} K`}iB.`,
-  });
+export const bodyNotRead = (why: UnreadBody, mostBytes: number): Response =>
+  problem(
+    why === 'broken-off'
+      ? { status: 400, code: 'body-incomplete', title: 'The body ends before its end' }
+      : {
+          status: 413,
+          code: 'body-too-large',
+          title: 'The body is too large',
+          detail: `At most ${mostBytes >= MEBIBYTE ? `${mostBytes / MEBIBYTE} M` : `${mostBytes / 1024} K`}iB.`,
+        },
+  );
 
 const MEBIBYTE = 1024 * 1024;

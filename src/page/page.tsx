@@ -7,7 +7,7 @@ import { CHECK_ONLY, type Gate } from '../admin/auth.ts';
 import type { Sessions } from '../admin/session.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
 import { hasAdminCredentials, isByScript } from '../http/authorization.ts';
-import { bodyTooLarge, render } from '../http/internal-problems.ts';
+import { bodyNotRead, render } from '../http/internal-problems.ts';
 import { problem } from '../http/problem.ts';
 import { readAtMost } from '../http/read-at-most.ts';
 
@@ -169,9 +169,10 @@ export function createPage({ gate, sessions }: PageOptions): (request: Request) 
   };
 
   const logIn = async (request: Request): Promise<Response> => {
-    const token = await tokenIn(request);
-    if (token === undefined) return bodyTooLarge(MAX_FORM_BYTES);
-    const headers = new Headers({ Authorization: `Bearer ${token}` });
+    // Anybody can send a form, so Weir reads no more of it than a token needs.
+    const form = await readAtMost(request, MAX_FORM_BYTES);
+    if (typeof form === 'string') return bodyNotRead(form, MAX_FORM_BYTES);
+    const headers = new Headers({ Authorization: `Bearer ${tokenIn(form)}` });
     const address = request.headers.get('CF-Connecting-IP');
     if (address !== null) headers.set('CF-Connecting-IP', address);
     const actor = await gate(new Request(request.url, { headers }));
@@ -210,11 +211,8 @@ async function logInAgain(request: Request, answer: Response): Promise<Response>
   return document(request, renderLogIn(reasonOf({ status: answer.status, seconds })), answer.status);
 }
 
-/** Undefined if the form is too long. Anybody can send one, so Weir reads no more of it than a token needs. */
-async function tokenIn(request: Request): Promise<string | undefined> {
-  const bytes = await readAtMost(request, MAX_FORM_BYTES);
-  if (!bytes) return undefined;
-  const text = new TextDecoder().decode(bytes);
+function tokenIn(form: Uint8Array): string {
+  const text = new TextDecoder().decode(form);
   // A token has only characters that a header can hold.
   return (new URLSearchParams(text).get('token') ?? '').trim().replace(/[^\x21-\x7e]/g, '?');
 }

@@ -1,4 +1,6 @@
 // What a stranger or a careless service can try with checks, through HTTP on a whole Weir.
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Call, Weir } from '../../local/weir.ts';
 import { startWeir } from '../shared/weir.ts';
@@ -12,6 +14,8 @@ beforeAll(async () => {
   const rule = { scope: 'user', algorithm: 'fixed-window', limit: 1_000, windowSeconds: 86_400 };
   const body = { ...rule, name: 'jobs', resource: '/jobs', central: true };
   await weir.admin('/rules', { method: 'POST', body });
+  const seats = { ...rule, algorithm: 'concurrency', limit: 2, name: 'places', resource: '/places' };
+  await weir.admin('/rules', { method: 'POST', body: seats });
 });
 afterAll(() => weir?.[Symbol.asyncDispose]());
 
@@ -60,6 +64,25 @@ describe('an id that was used once', () => {
     const made = (await Promise.all(calls)).map(({ body }) => body.id as string);
     for (const id of made) expect((await post('/refund', { id })).status).toBe(204);
     expect(await remaining('twins')).toBe(1_000);
+  });
+});
+
+describe('settling a check that holds a seat', () => {
+  const seats = async (subject: string) =>
+    (await post('', { rule: 'places', subject, peek: true })).body.results[0].remaining as number;
+
+  it('gives the seat back, because the work is over when its real cost is known', async () => {
+    const { id } = (await post('', { rule: 'places', subject: 'sits' })).body;
+    expect(await seats('sits')).toBe(1);
+    expect((await post('/settle', { id, cost: 1 })).status).toBe(204);
+    expect(await seats('sits')).toBe(2);
+  });
+
+  it('corrects the units of the same call, too', async () => {
+    const checks = ['places', 'jobs'].map((rule) => ({ rule, subject: 'sits and works' }));
+    const { id } = (await post('', { checks })).body;
+    expect((await post('/settle', { id, cost: 5 })).status).toBe(204);
+    expect([await seats('sits and works'), await remaining('sits and works')]).toEqual([2, 995]);
   });
 });
 
@@ -112,6 +135,15 @@ describe('an idempotency key in a header', () => {
   });
 });
 
+describe('the same call', () => {
+  it('is the same if it spells out that it does not only look', async () => {
+    const call = { rule: 'jobs', subject: 'spells out', idempotencyKey: 'spells out' };
+    const first = await post('', call);
+    expect(await post('', { ...call, peek: false })).toEqual(first);
+    expect(await remaining('spells out')).toBe(999);
+  });
+});
+
 describe('a call that is not what it looks like', () => {
   const send = (path: string, body: Buffer) =>
     fetch(`${weir.isolates.urls.one}${path}`, {
@@ -142,6 +174,27 @@ describe('a call that is not what it looks like', () => {
       expect([path, (await send(`/_weir/check${path}`, body)).status]).toEqual([path, 404]);
     expect((await send('/_weir/check?a=/_weir/check', body)).status).toBe(200);
     expect(await remaining('paths')).toBe(999);
+  });
+});
+
+describe('a body that ends before its announced length', () => {
+  async function sendHalf(path: string, headers: readonly string[]) {
+    const { hostname, port, host } = new URL(weir.isolates.urls['one'] ?? '');
+    const socket = connect(Number(port), hostname);
+    const lines = [`POST ${path} HTTP/1.1`, `Host: ${host}`, 'Content-Length: 100', ...headers];
+    socket.end(`${lines.join('\r\n')}\r\n\r\n{"rule"`);
+    return text(socket);
+  }
+
+  it.each([
+    ['/_weir/check', [`Authorization: Bearer ${TOKEN}`]],
+    ['/_weir/check/refund', [`Authorization: Bearer ${TOKEN}`]],
+    ['/_weir/admin/rules', ['Authorization: Bearer an-admin-token-for-tests']],
+    ['/_weir/login', ['Sec-Fetch-Site: same-origin']],
+  ])('is no bug of Weir: %s answers 400', async (path, headers) => {
+    const answer = await sendHalf(path, ['Content-Type: application/json', ...headers]);
+    expect(answer).toMatch(/^HTTP\/1\.1 400 /);
+    expect(answer).toContain('"code":"body-incomplete"');
   });
 });
 
