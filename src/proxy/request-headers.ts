@@ -98,8 +98,8 @@ const isAccessCredential = isOneOf(
   'cf-access-jwt-assertion',
   'cf-access-token',
 );
-/** Names the client. A client must not be able to remove it by naming it in `Connection`. */
-const KEPT = 'cf-connecting-ip';
+/** Says who and where the client is. The client must not be able to remove it by naming it in `Connection`. */
+const isKept = (name: string): boolean => name.startsWith('cf-') || isClientAddress(name);
 const FORWARDED_FOR = 'x-forwarded-for';
 const API_KEY = 'x-api-key';
 const ACCESS_COOKIE = 'cf_authorization';
@@ -159,7 +159,7 @@ function joinLines(headers: Headers, name: string): void {
 export function removeNamed(headers: Headers, connection: string | null): void {
   const named = namesIn(connection);
   if (!named) return;
-  for (const name of [...headers.keys()]) if (named.has(name) && name !== KEPT) headers.delete(name);
+  for (const name of [...headers.keys()]) if (named.has(name) && !isKept(name)) headers.delete(name);
 }
 
 /** Only a GET can open a WebSocket. fetch turns other methods with this header into a GET that no rule has judged. */

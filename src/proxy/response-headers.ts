@@ -1,5 +1,6 @@
 // Cleans the headers of the origin's answer in one pass. It removes hop-by-hop headers, keeps the origin's rate-limit
-// headers apart from Weir's, takes out the header with the real cost, and drops cookies that are meant for Weir.
+// headers apart from Weir's, takes out the header with the real cost, and drops cookies that are meant for Weir and
+// headers that only Weir may set.
 import { isForWeir } from '../http/session-cookie.ts';
 import { isHopByHop, removeNamed } from './request-headers.ts';
 
@@ -26,7 +27,12 @@ export function takeOriginHeaders(
   let hasCookies = false;
   for (const name of headers.keys()) {
     if (name === 'set-cookie') hasCookies = true;
-    else if (name === costHeader || isHopByHop(name) || (rateLimitHeaders !== 'keep' && isRateLimit(name)))
+    else if (
+      name === costHeader ||
+      isHopByHop(name) ||
+      name.startsWith('x-weir-') ||
+      (rateLimitHeaders !== 'keep' && isRateLimit(name))
+    )
       taken.push(name);
   }
   if (hasCookies) removeCookiesForWeir(headers);

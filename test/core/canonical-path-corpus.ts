@@ -43,6 +43,17 @@ export const SAME: Readonly<Record<string, readonly string[]>> = {
     '/%252575sers/7',
     '/users%253Bx/7',
     '/users/7%2520',
+    // For origins on Windows, which drops dots and blanks at the end of a name.
+    '/users/7.',
+    '/users/7...',
+    '/users./7',
+    '/users/7./',
+    '/users/7%2E',
+    '/users/7%252e',
+    '/users/7.%20',
+    '/users/7%20.',
+    '/users/7.;x',
+    '/users/7%EF%BC%8E',
     // Fullwidth and other forms that are compatible with the letter.
     '/%EF%BD%95sers/7',
     '/u%C5%BFers/7',
@@ -127,8 +138,9 @@ export const REFUSED: Readonly<Record<string, string>> = {
 export const APART: readonly (readonly [string, string])[] = [
   ['/users/7', '/users7'],
   ['/users/7', '/users/7/8'],
-  ['/users/7', '/users/7.'],
+  ['/users/7', '/users/.7'],
   ['/users/7', '/users/...'],
+  ['/users', '/users/...'],
   ['/a.b', '/a/b'],
   ['/%7B%7D', '/x'],
   // A slash in one character is part of a name, as in titles of books.

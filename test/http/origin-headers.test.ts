@@ -69,6 +69,23 @@ describe('cookies of the origin', () => {
   ])('are kept otherwise: "%s"', (cookie) => expect(cookiesAfter([cookie, 'z=1'])).toEqual([cookie, 'z=1']));
 });
 
+describe('headers of the origin that only Weir may set', () => {
+  it.each(['X-Weir-Degraded', 'X-Weir-Fallback', 'X-Weir-Rules-Version', 'X-Weir-User', 'X-Weir-'])(
+    'do not reach the client: %s',
+    (name) => {
+      const headers = new Headers({ [name]: 'forged', 'X-Weirdo': 'kept', 'X-We': 'kept' });
+      takeCost(headers);
+      expect(Object.fromEntries(headers)).toEqual({ 'x-we': 'kept', 'x-weirdo': 'kept' });
+    },
+  );
+
+  it('leave the cost readable', () => {
+    const headers = new Headers({ 'X-Weir-Degraded': 'forged', [NAME]: '4' });
+    expect(takeCost(headers)).toBe(4);
+    expect([...headers]).toEqual([]);
+  });
+});
+
 describe('limits that the origin names', () => {
   const passedOn = (rateLimitHeaders: OriginRateLimitHeaders) => {
     const headers = new Headers({

@@ -79,6 +79,24 @@ describe('the origin', () => {
     });
   });
 
+  test('gets what Cloudflare and Weir say of the client even if Connection names it for removal', () => {
+    const names = ['CF-IPCountry', 'CF-Ray', 'True-Client-IP', 'X-Real-IP'];
+    const headers: Pairs = [
+      ['Connection', names.join(', ')],
+      ['CF-Connecting-IP', '9.9.9.9'],
+      ['CF-IPCountry', 'DE'],
+      ['CF-Ray', '1-FRA'],
+      ['True-Client-IP', '6.6.6.6'],
+      ['X-Real-IP', '6.6.6.6'],
+    ];
+    expect(sent(headers)).toMatchObject({
+      'cf-ipcountry': 'DE',
+      'cf-ray': '1-FRA',
+      'true-client-ip': '9.9.9.9',
+      'x-real-ip': '9.9.9.9',
+    });
+  });
+
   test('gets the upgrade to a WebSocket', () => {
     const headers: Pairs = [
       ['Connection', 'Upgrade'],

@@ -15,6 +15,8 @@ const MAX_DECODINGS = 3;
 const ESCAPE = /%[0-9A-Fa-f]{2}/;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern looks for them.
 const HIDDEN = /[/\\?#\x00-\x1f\x7f]/;
+/** Windows drops these from the end of a name. A name of nothing else stays as it is. */
+const IGNORED_END = /(?<=[^.\s])[.\s]+$/;
 /** All other characters are escaped, so that `*`, `{}`, `;` and `/` in a name are never those of a rule. */
 const TO_ESCAPE = /[^a-z0-9._~!$&'()+,=:@-]/gu;
 
@@ -25,7 +27,7 @@ export function matchSegment(segment: string): MatchedSegment {
   const name = fold(withoutParameters(decoded.text)).trim();
   // An origin that cuts parameters, trims or decodes once more before it resolves dots would leave the folder.
   if (name === '.' || name === '..') return refusedSegment(`"${segment}" can be read as ${name}`);
-  return { ok: true, text: name.replace(TO_ESCAPE, escapeCharacter) };
+  return { ok: true, text: name.replace(IGNORED_END, '').replace(TO_ESCAPE, escapeCharacter) };
 }
 
 const refusedSegment = (reason: string): MatchedSegment => ({ ok: false, reason });
@@ -78,7 +80,7 @@ export type CanonicalPath =
   | { readonly ok: false; readonly reason: string };
 
 /** Nearly all paths look like this and need no resolving, decoding or refusing. */
-const PLAIN = /^(?:\/[\w~-][\w.~-]*)+\/?$/;
+const PLAIN = /^(?:\/[\w~-][\w.~-]*(?<!\.))+\/?$/;
 /**
  * Encoded slash, backslash, question mark, hash and control characters: some origins decode them before they split,
  * route or log.
