@@ -11,13 +11,7 @@ import type { Snapshot } from '../core/matching/snapshot.ts';
 import type { AttemptGuard } from '../core/ports/callers.ts';
 import type { CounterStore } from '../core/ports/region.ts';
 import type { WeightedRegion } from '../core/regions/parts.ts';
-import {
-  bodyNotRead,
-  invalidBody,
-  invalidRequest,
-  ProblemError,
-  render,
-} from '../http/internal-problems.ts';
+import { bodyNotRead, invalidBody, invalidRequest, ProblemError, render } from '../http/internal-problems.ts';
 import type { Problem } from '../http/problem.ts';
 import { readAtMost } from '../http/read-at-most.ts';
 import type { HowToPublish, Publication } from '../rules/publishing/publish.ts';

@@ -11,8 +11,9 @@ const YEAR = 366 * 86_400;
 
 /** What a text says, found in another way than by the schema: word by word. Undefined if it does not say it exactly. */
 function meaningOf(text: string): { limit: number; windowSeconds: number } | undefined {
-  const words = text.replaceAll(' per ', '/').split('/');
-  const [amount = '', time = ''] = words.map((word, i) => (i === 0 ? word.trimEnd() : word.trimStart()));
+  // Blanks may surround a slash, and nothing else may.
+  const words = text.includes(' per ') ? text.split(' per ') : text.replace(/ *\/ */g, '/').split('/');
+  const [amount = '', time = ''] = words;
   const count = Number.parseInt(time, 10);
   const unit = time.replace(/^\d+ */, '').replace(/s$/, '');
   const [limit, windowSeconds] = [Number(amount), (count >= 0 ? count : 1) * (SECONDS[unit] ?? 0)];
