@@ -64,15 +64,17 @@ export function createDecisionMemory(options: DecisionMemoryOptions): DecisionMe
       ? regional.knownDenial({ placed, regions, announcement: announcement() })
       : undefined;
 
+  const lookUp: DecisionMemory['lookUp'] = (request, snapshot, checks) => {
+    const { enforced, shadow } = placeAll(request, snapshot, checks);
+    const leased = leasing.find(enforced, request);
+    const open = leased.length === 0 ? enforced : enforced.filter((one) => !leased.includes(one));
+    return { enforced, shadow, leased, open, denial: denialOf(request, open) };
+  };
+
   return {
-    lookUp(request, snapshot, checks) {
-      const { enforced, shadow } = placeAll(request, snapshot, checks);
-      const leased = leasing.find(enforced, request);
-      const open = leased.length === 0 ? enforced : enforced.filter((one) => !leased.includes(one));
-      return { enforced, shadow, leased, open, denial: denialOf(request, open) };
-    },
-    isKnownDenied: (request, snapshot, checks) =>
-      denialOf(request, placeAll(request, snapshot, checks).enforced) !== undefined,
+    lookUp,
+    // Judges as the decision will: otherwise leased units could admit a request whose caller was not looked up.
+    isKnownDenied: (...asked) => lookUp(...asked).denial !== undefined,
   };
 }
 

@@ -68,6 +68,28 @@ it('a rule that applies to anybody applies to each caller of that address, with 
   expect(found).toBeGreaterThan(500);
 });
 
+it('no rule applies to anybody where a rule of some caller must see its denied requests', () => {
+  const strict = fc.constantFrom({ countDenied: true }, { blockSeconds: 60 });
+  let found = 0;
+  fc.assert(
+    fc.property(rules, fc.nat(7), strict, caller, (list, nth, fields, who) => {
+      const seeing = list.map((rule, i) => (i === nth ? { ...rule, ...fields } : rule));
+      const snapshot = compileSnapshot('v', { rules: seeing, tiers: TIERS, lists: [] });
+      const from = { ip: '192.0.2.1', address: '192.0.2.1' };
+      const asked = { matchPath: '/a', method: 'GET', nowMs: 0 };
+      const anybody = snapshot.matchByIpOnly({ ...asked, caller: from });
+      const others = snapshot
+        .match({ ...asked, caller: { ...from, ...who } })
+        .filter(({ rule }) => !anybody.some((match) => match.rule === rule));
+      const mustSee = others.filter(({ rule }) => rule.countDenied || rule.blockSeconds !== null);
+      found += mustSee.length;
+      if (mustSee.length > 0) expect(anybody).toEqual([]);
+    }),
+    { numRuns: rounds(3_000) },
+  );
+  expect(found).toBeGreaterThan(500);
+});
+
 it('no rule applies to anybody if the allow list names users, or under Weir’s own paths', () => {
   const rule: CompiledRule = {
     ...RULE_DEFAULTS,

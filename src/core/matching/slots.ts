@@ -173,6 +173,8 @@ export interface Slot {
   isTiered: boolean;
   /** Whether some rule of the slot puts broader rules aside. */
   isReplacing: boolean;
+  /** Whether denied requests change a counter of some rule of the slot. */
+  mustSeeDenied: boolean;
   readonly everybody: Candidate[];
   byTier?: NameTable<Candidate[]>;
   bySubject?: NameTable<Candidate[]>;
@@ -190,6 +192,7 @@ export const createSlot = (rule: Rule, route: Route): Slot => ({
   isShadow: isShadowRule(rule),
   isTiered: false,
   isReplacing: false,
+  mustSeeDenied: false,
   everybody: [],
 });
 
@@ -205,6 +208,7 @@ export function addToSlot(slot: Slot, rule: PublishedRule, rank: number, resourc
   const candidate = toCandidate(slot, rule, { rank, resource });
   slot.isTiered ||= rule.tiers.length > 0 || takesLimitOfTier(rule);
   slot.isReplacing ||= candidate.isReplacing;
+  slot.mustSeeDenied ||= rule.countDenied || rule.blockSeconds !== null;
   if (rule.subjects.length > 0) addBySubject(slot, candidate);
   else if (rule.tiers.length > 0) slot.byTier = addByName(slot.byTier, rule.tiers, candidate);
   else addUnlessCovered(slot.everybody, candidate);

@@ -231,17 +231,23 @@ function slotsFor(routes: RouteTrie<Slot[]>, { matchPath, otherPath }: MatchRequ
   return otherPath === undefined ? found : [...new Set([...found, ...routes.find(otherPath)])];
 }
 
-/** Leaves out slots that another slot may put aside or change for some callers: they do not apply to everybody. */
+/**
+ * Leaves out slots that another slot may put aside or change for some callers: they do not apply to everybody. None
+ * apply if a rule of the others must see denied requests: it counts them by a caller who must first be known.
+ */
 function winnersForAnybody(routes: RouteTrie<Slot[]>, request: MatchRequest): readonly Candidate[] {
   if (isOwnPath(request.matchPath)) return [];
-  const slots = slotsFor(routes, request).flatMap((found) => found.filter(({ isShadow }) => !isShadow));
+  const all = slotsFor(routes, request).flat();
+  const slots = all.filter(({ isShadow }) => !isShadow);
   const unsure = slots.filter((slot) => slot.isReplacing && !isForAnybody(slot));
   const multiplying = slots.filter(({ by }) => by === MULTIPLYING);
   const winners = slots.filter(isForAnybody).flatMap((slot) => bestOf(slot, request, undefined) ?? []);
-  return withoutReplaced(winners).filter(
+  const sure = withoutReplaced(winners).filter(
     ({ slot }) =>
       !unsure.some((other) => reaches(other, slot)) && !multiplying.some(({ scope }) => scope === slot.scope),
   );
+  const mustBeKnown = all.some((slot) => slot.mustSeeDenied && !sure.some((winner) => winner.slot === slot));
+  return mustBeKnown ? [] : sure;
 }
 
 /** Whether the slot treats all callers of an address alike. */
