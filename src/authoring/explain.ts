@@ -14,7 +14,7 @@ import { parametersOf, subjectBy } from '../core/matching/counted-by.ts';
 import { compileLists } from '../core/matching/lists.ts';
 import type { OriginRoute } from '../core/matching/origin-routes.ts';
 import { compileOriginRoutes } from '../core/matching/origin-routes.ts';
-import { type Paths, pathsOf, withoutExtension } from '../core/matching/path.ts';
+import { type Paths, pathsOf, withoutExtensions } from '../core/matching/path.ts';
 import { limitPolicyOf } from '../core/matching/plan.ts';
 import { compileResource, parseResource, slotOf } from '../core/matching/resource.ts';
 import {
@@ -116,10 +116,10 @@ export interface Explanation {
 export function explain(content: ExplainContent, asked: ExplainRequest): Explanation {
   const { caller, nowMs, facts, matchPath } = asked;
   const routes = compileOriginRoutes(content.routes);
-  const otherPath = content.settings?.fileExtensions === 'ignored' ? withoutExtension(matchPath) : undefined;
+  const otherPaths = content.settings?.fileExtensions === 'ignored' ? withoutExtensions(matchPath) : [];
   const request = {
     ...asked,
-    otherPath,
+    otherPaths,
     routeName: () => routes?.find(facts?.host() ?? '', matchPath)?.name,
   };
   const tier = compileTiers(content.tiers)(caller);

@@ -102,7 +102,8 @@ export function listOf<T>(item: Shape<T>, least = 0): Shape<T[]> {
   return (value, at, errors) => {
     const before = errors.length;
     const list = anyList(value, at, errors) ?? [];
-    const read = list.map((one, i) => item(one, `${at}/${i}`, errors));
+    // Not `map`, because a caller by RPC can leave holes, which `map` keeps.
+    const read = Array.from(list, (one, i) => item(one, `${at}/${i}`, errors));
     if (errors.length > before) return undefined;
     return list.length < least ? refuse(`${at}/${list.length}`, 'is missing', errors) : (read as T[]);
   };

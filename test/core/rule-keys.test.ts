@@ -271,8 +271,14 @@ describe('a file extension', () => {
     expect(await costs('/login', ignoring)).toEqual([5]);
   });
 
-  it('is neither a number nor a hidden name, and a rule may still name it', async () => {
-    expect(await costs('/login.2', ignoring)).toEqual([]);
+  it('can be any text, and not only the last one counts', async () => {
+    for (const path of ['/login.2', '/login.abcdefghijklmnop', '/login.x-y'])
+      expect(await costs(path, ignoring)).toEqual([5]);
+    const version = [rule({ resource: '/v1.2' })];
+    expect(await checksAt(version, '/v1.2.json', ignoring)).toHaveLength(1);
+  });
+
+  it('is no hidden name, and a rule may still name it', async () => {
     const above = [rule({ resource: '/files' })];
     expect(await checksAt(above, '/files/.env', ignoring)).toHaveLength(0);
     const hidden = [rule({ resource: '/files/.env' })];

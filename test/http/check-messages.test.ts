@@ -26,6 +26,14 @@ describe('a call', () => {
     ]);
   });
 
+  it('has no holes in its list, which a Worker can send by RPC', async () => {
+    const holey = checks(2);
+    delete holey[0];
+    expect(await errorsOf(() => readCall({ checks: holey }))).toEqual([
+      expect.objectContaining({ pointer: '#/checks/0' }),
+    ]);
+  });
+
   it.each([1, LARGEST_COST])('can cost %d', (cost) =>
     expect(readCall({ rule: 'jobs', cost }).checks).toEqual([{ rule: 'jobs', cost }]),
   );

@@ -7,7 +7,7 @@ import { createAuth, createGate } from '../../src/admin/auth.ts';
 import { isKnown } from '../../src/admin/collection/revisions.ts';
 import { isCountedIp } from '../../src/admin/routes/counters.ts';
 import { parseIp, parseIpRange } from '../../src/core/matching/ip.ts';
-import { canonicalPath, withoutExtension } from '../../src/core/matching/path.ts';
+import { canonicalPath, withoutExtensions } from '../../src/core/matching/path.ts';
 import { parseAuthorization } from '../../src/http/authorization.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
 import { createTokenVerifier } from '../../src/identity/jwt.ts';
@@ -75,8 +75,8 @@ const READERS: Readonly<Record<string, (text: string) => unknown>> = {
     canonicalPath(`/%${text}`);
   },
   'the extensions of a file': (text) => {
-    withoutExtension(`/${text}`);
-    withoutExtension(`/${text}!`);
+    withoutExtensions(`/${text}`);
+    withoutExtensions(`/${text}!`);
   },
   'an IP address': (text) => {
     parseIp(`${text}x`);

@@ -56,7 +56,7 @@ export function isAmong({ id, scope, percent }: Rule, caller: Caller): boolean {
 
 // What a request costs under one rule: its most specific entry of `costs`, else its flat cost.
 
-export type CostOf = (request: Pick<MatchRequest, 'matchPath' | 'otherPath' | 'method'>) => number;
+export type CostOf = (request: Pick<MatchRequest, 'matchPath' | 'otherPaths' | 'method'>) => number;
 
 interface Entry {
   /** Its place among all costs of the rule, the most specific first. */

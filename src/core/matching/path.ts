@@ -148,32 +148,34 @@ function match({ segments, endsAsFolder }: Resolved): CanonicalPath {
 }
 
 // `/login.json` beside `/login`: some origins read a file extension as the wanted format, others as part of the name.
-// If the settings ignore extensions, rules apply to the path with and without it.
+// If the settings ignore extensions, rules apply to the path with and without them.
 
 export interface Paths {
   readonly matchPath: string;
-  readonly otherPath?: string | undefined;
+  readonly otherPaths?: readonly string[] | undefined;
 }
 
-/** An extension begins with a letter, so `/v1.2` has none. */
-const EXTENSION = /^[a-z][a-z0-9]{0,9}$/;
-
 /**
- * Undefined if the path has none. Takes one extension after the other off the end; a single expression for all of them
- * would try every dot of a long path anew.
+ * The path without its last extension, and without all of them. Origins that read extensions take any text after a dot
+ * for one, also `/v1.2`. Takes one after the other off the end; a single expression for all of them would try every dot
+ * of a long path anew.
  */
-export function withoutExtension(matchPath: string): string | undefined {
+export function withoutExtensions(matchPath: string): readonly string[] {
+  const nameAt = matchPath.lastIndexOf('/') + 1;
+  const ends: number[] = [];
   let end = matchPath.length;
-  for (let dot = lastDot(matchPath, end); dot > 0; dot = lastDot(matchPath, end)) {
-    const before = matchPath[dot - 1];
+  for (let dot = lastDot(matchPath, end); dot > nameAt; dot = lastDot(matchPath, end)) {
     // An extension follows a name, so `/.well-known` has none.
-    if (before === '/' || before === '.' || !EXTENSION.test(matchPath.slice(dot + 1, end))) break;
+    if (dot === end - 1 || matchPath[dot - 1] === '.') break;
     end = dot;
+    ends[Math.min(ends.length, 1)] = end;
   }
-  return end === matchPath.length ? undefined : matchPath.slice(0, end);
+  return ends.map((at) => matchPath.slice(0, at));
 }
 
 const lastDot = (path: string, end: number) => path.lastIndexOf('.', end - 1);
 
-export const pathsOf = ({ matchPath, otherPath }: Paths): readonly string[] =>
-  otherPath === undefined ? [matchPath] : [matchPath, otherPath];
+export const pathsOf = ({ matchPath, otherPaths = [] }: Paths): readonly string[] => [
+  matchPath,
+  ...otherPaths,
+];

@@ -109,8 +109,8 @@ export function multiplied(
 export interface MatchRequest {
   /** Canonical, for matching. */
   readonly matchPath: string;
-  /** The path without its file extension, if rules for that path apply as well (path.ts). */
-  readonly otherPath?: string | undefined;
+  /** The path without its file extensions, if rules for that path apply as well (path.ts). */
+  readonly otherPaths?: readonly string[] | undefined;
   readonly method: string;
   readonly caller: Caller;
   /** For rules with a start or an end. */

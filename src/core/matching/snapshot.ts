@@ -5,7 +5,7 @@ import type { Caller } from './caller.ts';
 import { type CompiledRule, countersOf, hasBound, isPerRoute, type PublishedRule } from './compiled-rule.ts';
 import { compileLists } from './lists.ts';
 import { compileOriginRoutes, type OriginRoute, type OriginRoutes } from './origin-routes.ts';
-import { withoutExtension } from './path.ts';
+import { withoutExtensions } from './path.ts';
 import { ruleNameOf } from './plan.ts';
 import {
   createRouteTrie,
@@ -152,9 +152,9 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
   const ignoresExtensions = content.settings?.fileExtensions === 'ignored';
   /** Adds the facts that the rules of this snapshot need. */
   const completed = (asked: MatchRequest): MatchRequest => {
-    const otherPath = ignoresExtensions ? withoutExtension(asked.matchPath) : undefined;
-    if (!hasRoutes && otherPath === undefined) return asked;
-    return { ...asked, otherPath, routeName: () => nameOfRoute(asked) };
+    const otherPaths = ignoresExtensions ? withoutExtensions(asked.matchPath) : undefined;
+    if (!hasRoutes && !otherPaths?.length) return asked;
+    return { ...asked, otherPaths, routeName: () => nameOfRoute(asked) };
   };
   const hasMultiplying = multiplyingSlots.length > 0;
   const multiplyingFor = (caller: Caller, nowMs: number): Candidate[] => {
@@ -225,10 +225,10 @@ function winnersIn(routes: RouteTrie<Slot[]>, request: MatchRequest, tier: strin
   return winners;
 }
 
-/** The slots of the path, and of the path without its file extension if rules for that apply as well. */
-function slotsFor(routes: RouteTrie<Slot[]>, { matchPath, otherPath }: MatchRequest): Slot[][] {
+/** The slots of the path, and of the path without its file extensions if rules for that apply as well. */
+function slotsFor(routes: RouteTrie<Slot[]>, { matchPath, otherPaths }: MatchRequest): Slot[][] {
   const found = routes.find(matchPath);
-  return otherPath === undefined ? found : [...new Set([...found, ...routes.find(otherPath)])];
+  return otherPaths ? [...new Set([...found, ...otherPaths.flatMap((path) => routes.find(path))])] : found;
 }
 
 /**
