@@ -26,7 +26,7 @@ const RULE = {
 };
 
 export const run: Bench = async ({ say, scaled, parts }) => {
-  // In a flood, isolates hand over every ten seconds. The short form does not last that long.
+  // In a flood, isolates flush every ten seconds. The short form does not last that long.
   const variables = scaled(SUBJECTS) < SUBJECTS ? { TELEMETRY_SECONDS: '0.1' } : {};
   await using weir = await startWeir(variables, { ...parts, queue: 'weir-records' });
   await weir.admin('/rules', { method: 'POST', body: RULE });
@@ -108,7 +108,7 @@ async function waitForAll(weir: Weir, denied: number): Promise<Written> {
   await client.connect();
   let last = await read(client);
   for (let newsAtMs = Date.now(); last.written < denied && Date.now() - newsAtMs < MAX_SILENCE_MS; ) {
-    // An isolate hands over after a response.
+    // An isolate flushes after a response.
     for (const isolate of ISOLATES) await (await weir.call('/calm', { isolate })).body?.cancel();
     await sleep(200);
     const seen = await read(client);

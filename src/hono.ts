@@ -7,7 +7,7 @@ import { ConfigError } from './config/config.ts';
 import type { Caller } from './core/matching/caller.ts';
 import { reportBug } from './http/guard.ts';
 import type { ProxyResult } from './proxy/proxy.ts';
-import type { QueuedBatch } from './telemetry/consumer.ts';
+import type { QueuedBatch } from './telemetry/store.ts';
 import { createConsoleLog, createIsolateServices, createIsolates } from './wiring/isolate.ts';
 import { createCodeServices } from './wiring/rules-in-code.ts';
 

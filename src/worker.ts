@@ -3,7 +3,7 @@ import type { ExecutionContext } from 'hono';
 import type { Bindings } from './config/bindings.ts';
 import { ConfigError } from './config/config.ts';
 import { problem } from './http/problem.ts';
-import type { QueuedBatch } from './telemetry/consumer.ts';
+import type { QueuedBatch } from './telemetry/store.ts';
 import { isolateOf } from './wiring/isolate.ts';
 
 export type { CheckAnswer, CheckCall, CheckInput, CheckOutcome } from './checks/messages.ts';

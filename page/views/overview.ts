@@ -19,7 +19,7 @@ import type { View } from './view.ts';
 import type { Violator } from './violators.ts';
 
 const EVERY_MS = 3_000;
-/** Isolates hand over their sums in batches, so a rate over a short time would jump. */
+/** Isolates flush their sums in batches, so a rate over a short time would jump. */
 const RATE_SECONDS = 12;
 const TIMES_SECONDS = 60;
 /** Ten minutes. */

@@ -65,7 +65,7 @@ export interface Bindings {
   readonly PLAIN_HTTP?: string;
   /** A queue for denials and usage. Without it, isolates write them to Postgres themselves. */
   readonly RECORDS?: RecordQueue;
-  /** Isolates hand over their counts within this many seconds (25), down to 0.1. */
+  /** Isolates flush their counts within this many seconds (25), down to 0.1. */
   readonly TELEMETRY_SECONDS?: string;
   /** How many days denials are kept (30). */
   readonly EVENTS_DAYS?: string;

@@ -11,8 +11,13 @@ const REPORT_TTL_MS = 3_600_000;
 const SUMS_TTL_MS = 35 * 24 * 3_600_000;
 /** For all rules and routes of a region. Series beyond that are counted under `other`. */
 const MAX_SERIES = 5_000;
-/** The most reports that the board reads. It takes the last ones, because the census lists the newest isolates last. */
+/** The most reports that are read: the last ones, because the census lists the newest isolates last. */
 const MAX_REPORTS = 500;
+
+export const createMetricsStores = (
+  clients: ReadonlyMap<string, Client>,
+): ReadonlyMap<string, MetricsStore> =>
+  new Map([...clients].map(([region, client]) => [region, createMetricsStore(client)]));
 
 export function createMetricsStore(client: Client): MetricsStore {
   return {

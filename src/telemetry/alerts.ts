@@ -5,6 +5,7 @@ import { sql } from 'drizzle-orm';
 import { createSigner, fromBase64, toBase64 } from '../core/digest.ts';
 import type { MetricSums } from '../core/telemetry/metrics.ts';
 import type { Database } from '../rules/tables/repository.ts';
+import { isoTime } from './tables.ts';
 
 // Posts a message to a webhook, signed as Standard Webhooks specifies: HMAC-SHA-256 over its id, the time and the body.
 
@@ -65,28 +66,16 @@ export interface AlertOptions {
   readonly sums: MetricSums;
 }
 
-interface AlertRow extends Record<string, unknown> {
-  readonly id: string;
-  readonly rule_id: string;
-  readonly rule_name: string;
-  readonly scope: string;
-  readonly subject: string;
-  readonly percent: number;
-  readonly limit: string;
-  readonly used: string;
-  readonly window_seconds: number;
-  readonly window_start: string;
-  readonly at: string;
-}
-
 /** Sends the messages that are due. Returns how many were sent. Throws if the webhook does not accept one. */
 export async function sendAlerts(options: AlertOptions): Promise<number> {
+  const { database, sums } = options;
   let sent = 0;
   for (let round = 0; round < MAX_ROUNDS; round += 1) {
-    const rows = await claim(options.database);
+    const rows = await claim(database);
     const results = await Promise.allSettled(rows.map((row) => sendOne(options, row)));
     const failures = results.filter((result) => result.status === 'rejected');
-    count(options.sums, { sent: rows.length - failures.length, failed: failures.length });
+    sums.counter('webhookMessages', 'sent').add(rows.length - failures.length);
+    sums.counter('webhookMessages', 'failed').add(failures.length);
     const [failed] = failures;
     // If the webhook is down, the other messages wait.
     if (failed) throw failed.reason;
@@ -96,40 +85,29 @@ export async function sendAlerts(options: AlertOptions): Promise<number> {
   return sent;
 }
 
-function count(sums: MetricSums, results: Readonly<Record<'sent' | 'failed', number>>): void {
-  for (const [result, messages] of Object.entries(results))
-    if (messages > 0) sums.counter('webhook', result).add(messages);
+interface DueAlert extends Record<string, unknown> {
+  readonly id: string;
+  /** The message, without its type. */
+  readonly message: object;
 }
 
-async function sendOne({ database, webhook, now }: AlertOptions, row: AlertRow): Promise<void> {
-  await postSigned(webhook, { id: `msg_${row.id}`, nowMs: now(), body: JSON.stringify(toMessage(row)) });
-  await database.execute(sql`update weir.alerts set sent_at = now() where id = ${row.id}`);
+async function sendOne({ database, webhook, now }: AlertOptions, { id, message }: DueAlert): Promise<void> {
+  const body = JSON.stringify({ type: 'limit.threshold-reached', ...message });
+  await postSigned(webhook, { id: `msg_${id}`, nowMs: now(), body });
+  await database.execute(sql`update weir.alerts set sent_at = now() where id = ${id}`);
 }
 
-async function claim(database: Database): Promise<AlertRow[]> {
-  const { rows } = await database.execute<AlertRow>(sql`
+async function claim(database: Database): Promise<DueAlert[]> {
+  const { rows } = await database.execute<DueAlert>(sql`
     update weir.alerts set attempts = attempts + 1, next_at = now()
       + make_interval(mins => least(${LONGEST_DELAY_MINUTES}, ${FIRST_DELAY_MINUTES} * 2 ^ least(attempts, 10))::int)
     where ctid = any (array (
       select ctid from weir.alerts
       where sent_at is null and next_at <= now() and at > now() - make_interval(hours => ${GIVE_UP_HOURS})
       order by next_at limit ${AT_ONCE} for update skip locked))
-    returning id, rule_id, rule_name, scope, subject, percent, "limit"::text, used::text, window_seconds,
-      to_json(window_start) #>> '{}' as window_start, to_json(at) #>> '{}' as at`);
+    returning id, json_build_object('timestamp', ${isoTime(sql`at`)}, 'data', json_build_object(
+      'rule', json_build_object('id', rule_id, 'name', rule_name), 'scope', scope, 'subject', subject,
+      'percent', percent, 'limit', "limit", 'used', used,
+      'windowSeconds', window_seconds, 'windowStart', ${isoTime(sql`window_start`)})) as message`);
   return rows;
 }
-
-const toMessage = (row: AlertRow) => ({
-  type: 'limit.threshold-reached',
-  timestamp: new Date(row.at).toISOString(),
-  data: {
-    rule: { id: row.rule_id, name: row.rule_name },
-    scope: row.scope,
-    subject: row.subject,
-    percent: row.percent,
-    limit: Number(row.limit),
-    used: Number(row.used),
-    windowSeconds: row.window_seconds,
-    windowStart: new Date(row.window_start).toISOString(),
-  },
-});

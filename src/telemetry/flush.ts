@@ -1,26 +1,92 @@
-// Hands over what an isolate has counted. The isolate loads this module with its first flush. No request waits for
-// it.
+// Sends away what an isolate has counted. The isolate loads this module with its first flush. No request waits for it.
 
+import { createSigner, toBase64Url } from '../core/digest.ts';
 import type { IsolateReport, MetricsBatch, MetricsStore } from '../core/ports/region.ts';
 import type { FlushRegion } from '../core/ports/telemetry.ts';
-import type { Collected, MetricSums } from '../core/telemetry/metrics.ts';
+import { type Collected, OTHER } from '../core/telemetry/metrics.ts';
 import type { Crossing, Denial, Usage } from '../core/telemetry/records.ts';
 import { withDeadline } from '../rules/edge/published.ts';
-import type { Subjects } from './subjects.ts';
 
-// Hands an isolate's sums over to the nearest region that answers. If an answer is lost, the isolate sends the batch to
-// the same region again with the same number, and the region adds it once. If no region answers, the sums go the way
-// of the denials, to Postgres: operators must see an outage of all regions while it lasts.
+/** What a queue carries and Postgres writes. */
+export interface RecordBatch {
+  /** A batch that comes twice is written once. */
+  readonly id: string;
+  /** When the isolate cut it, by its own clock. */
+  readonly cutAtMs: number;
+  readonly denials: readonly Omit<Denial, 'route'>[];
+  readonly usage: readonly Usage[];
+  /** Left out if there are none. */
+  readonly crossings?: readonly Crossing[];
+  /** Metrics that no region took. Such a batch holds nothing else. */
+  readonly metrics?: Pick<MetricsBatch, 'isolateId' | 'sums' | 'report'>;
+}
 
-export interface MetricsFlushOptions {
-  readonly sums: MetricSums;
-  readonly boards: ReadonlyMap<string, MetricsStore>;
-  /** For sums that no region takes. */
-  readonly records: RecordSink;
+export const countDenials = ({ denials }: RecordBatch): number =>
+  denials.reduce((total, { count }) => total + count, 0);
+
+/** The part of a Cloudflare queue that Weir uses. */
+export interface RecordQueue {
+  send(batch: RecordBatch): Promise<unknown>;
+}
+
+export interface FlushOptions extends Collected {
+  /** By region. */
+  readonly stores: ReadonlyMap<string, MetricsStore>;
+  /** Sends a batch to the queue or to Postgres: accepts it for good, or fails. */
+  readonly send: (batch: RecordBatch) => Promise<unknown>;
+  readonly subjects: Subjects;
   readonly isolateId: () => string;
+  readonly createId: () => string;
   readonly now: () => number;
+  readonly onDenied: (sample: DenialSample) => void;
   readonly onError: (error: unknown) => void;
 }
+
+export type Flush = (
+  regions: readonly FlushRegion[],
+  report: IsolateReport,
+  what?: 'all' | 'metrics',
+) => Promise<void>;
+
+export function createFlush(options: FlushOptions): Flush {
+  const flushRecords = createRecordsFlush(options);
+  const flushMetrics = createMetricsFlush(options);
+  return async (regions, report, what = 'all') => {
+    // Records come first, because the metrics count the denials that were flushed.
+    if (what === 'all') await flushRecords().catch(options.onError);
+    await flushMetrics(regions, report);
+  };
+}
+
+/** A sink that hangs must not keep the metrics back: all of a flush has 30 s. A batch that was late comes again. */
+const SEND_MS = 8_000;
+
+/**
+ * Batches on their way to the queue or to Postgres. If sending one fails, the isolate keeps it under its id, and sends it
+ * again. Postgres writes a batch once, however often it is sent.
+ */
+function createOutbox({ send, sums, now, createId }: FlushOptions) {
+  let batches: readonly RecordBatch[] = [];
+  return {
+    isEmpty: () => batches.length === 0,
+    add(rows: Partial<RecordBatch>): void {
+      batches = [...batches, { id: createId(), cutAtMs: now(), denials: [], usage: [], ...rows }];
+    },
+    async sendAll(): Promise<void> {
+      for (const batch of batches) {
+        await withDeadline(AbortSignal.timeout(SEND_MS), send(batch));
+        // Two requests may have sent it at the same time.
+        if (!batches.includes(batch)) continue;
+        batches = batches.filter((other) => other !== batch);
+        sums.counter('denialsFlushed').add(countDenials(batch));
+      }
+    },
+  };
+}
+
+// Metrics go to the nearest region that answers. If an answer is lost, the isolate sends the batch to the same region
+// again with the same number, and the region adds it once. If no region answers, the sums go the way of the denials, to
+// Postgres: operators must see an outage of all regions while it lasts.
 
 /** The most series in one call. The rest waits for the next flush. */
 const MAX_SERIES = 200;
@@ -28,57 +94,29 @@ const TIMEOUT_MS = 5_000;
 /** Redis remembers the number of a batch for an hour. Later, nobody could tell whether it had arrived. */
 const RETRY_MS = 50 * 60_000;
 
-interface Sent {
-  readonly batch: MetricsBatch;
-  readonly firstAtMs: number;
-}
-
-export function createMetricsFlush(options: MetricsFlushOptions) {
-  const { sums, boards, records, isolateId, now, onError } = options;
+function createMetricsFlush(options: FlushOptions) {
+  const { sums, stores, isolateId, now, onError } = options;
   /** By region: the batch that was sent and not confirmed. */
-  const unconfirmed = new Map<string, Sent>();
-  /** The batch for Postgres that was not accepted yet. */
-  let unsent: RecordBatch | undefined;
+  const unconfirmed = new Map<string, MetricsBatch & { readonly firstAtMs: number }>();
+  const outbox = createOutbox(options);
   let number = 0;
 
   const dropOld = () => {
     for (const [region, { firstAtMs }] of unconfirmed) {
       if (Math.abs(now() - firstAtMs) < RETRY_MS) continue;
       unconfirmed.delete(region);
-      sums.counter('batchesLost').add();
+      sums.counter('metricsLost').add();
     }
   };
 
-  const send = async (region: string, board: MetricsStore, sent: Sent) => {
-    // Set before the answer arrives: if the runtime drops this request, the next one sends the batch again.
-    unconfirmed.set(region, sent);
+  const send = async (region: string) => {
+    const batch = unconfirmed.get(region);
+    const store = stores.get(region);
+    if (!batch || !store) return;
     try {
-      sums.addWithoutNames(await board.flush(sent.batch, AbortSignal.timeout(TIMEOUT_MS)));
-      unconfirmed.delete(region);
-    } catch (error) {
-      onError(error);
-    }
-  };
-
-  const sendAgain = async ({ name }: FlushRegion) => {
-    const sent = unconfirmed.get(name);
-    const board = boards.get(name);
-    if (sent && board) await send(name, board, sent);
-  };
-
-  const cutForPostgres = (report: IsolateReport) => {
-    if (unsent || sums.size === 0) return;
-    const metrics = { isolateId: isolateId(), sums: sums.take(MAX_SERIES), report };
-    unsent = { id: crypto.randomUUID(), cutAtMs: now(), denials: [], usage: [], metrics };
-  };
-
-  const sendToPostgres = async () => {
-    const batch = unsent;
-    if (!batch) return;
-    try {
-      await records.send(batch);
+      sums.addWithoutNames(await store.flush(batch, AbortSignal.timeout(TIMEOUT_MS)));
       // Two requests may have sent it at the same time.
-      if (unsent === batch) unsent = undefined;
+      if (unconfirmed.get(region) === batch) unconfirmed.delete(region);
     } catch (error) {
       onError(error);
     }
@@ -86,63 +124,80 @@ export function createMetricsFlush(options: MetricsFlushOptions) {
 
   return async (regions: readonly FlushRegion[], report: IsolateReport): Promise<void> => {
     dropOld();
-    const closed = regions.filter(({ breaker }) => breaker.state(now()) === 'closed');
-    await Promise.all(closed.map(sendAgain));
+    const closed = regions.filter(({ breaker }) => breaker.state(now()) === 'closed').map(({ name }) => name);
+    await Promise.all(closed.map(send));
     // A region that has just not confirmed a batch gets no other one.
-    const target = closed.find(({ name }) => boards.has(name) && !unconfirmed.has(name));
-    const board = target && boards.get(target.name);
-    if (!board) cutForPostgres(report);
-    else if (sums.size > 0) {
+    const target = closed.find((name) => stores.has(name) && !unconfirmed.has(name));
+    const take = () => ({ isolateId: isolateId(), sums: sums.take(MAX_SERIES), report });
+    if (target !== undefined && sums.size > 0) {
       number += 1;
-      const batch = { isolateId: isolateId(), number, sums: sums.take(MAX_SERIES), report };
-      await send(target.name, board, { batch, firstAtMs: now() });
-    }
-    await sendToPostgres();
+      // Set before the answer arrives: if the runtime drops this request, the next one sends the batch again.
+      unconfirmed.set(target, { ...take(), number, firstAtMs: now() });
+      await send(target);
+    } else if (target === undefined && sums.size > 0 && outbox.isEmpty()) outbox.add({ metrics: take() });
+    await outbox.sendAll().catch(onError);
   };
 }
 
-// Batches of denials and usage that isolates hand over, cut to the size that a queue takes.
+// Denials, usage and crossings go to the queue or to Postgres, in batches of the size that a queue takes.
 
-export interface RecordBatch {
-  /** A batch that comes twice is written once. */
-  readonly id: string;
-  /** When the isolate cut it, by its own clock. */
-  readonly cutAtMs: number;
-  readonly denials: readonly Denial[];
-  readonly usage: readonly Usage[];
-  /** Left out if there are none. */
-  readonly crossings?: readonly Crossing[];
-  /** Metrics that no region took. Such a batch holds nothing else. */
-  readonly metrics?: MetricsRecord;
+export interface DenialSample {
+  readonly rule: string;
+  readonly route: string;
+  readonly subject: string;
 }
 
-/** What an isolate hands over if no region takes it. */
-export interface MetricsRecord extends Pick<MetricsBatch, 'isolateId' | 'sums' | 'report'> {}
+/** Lines in the log for each flush: the subjects with the most denials. */
+const MAX_SAMPLES = 3;
 
-/** Accepts batches for good, or fails. */
-export interface RecordSink {
-  send(batch: RecordBatch): Promise<void>;
+function createRecordsFlush(options: FlushOptions) {
+  const { denials, usage, crossings, subjects, onDenied } = options;
+  const outbox = createOutbox(options);
+
+  const sample = async (rows: readonly Denial[]) => {
+    const most = [...rows].sort((a, b) => b.count - a.count).slice(0, MAX_SAMPLES);
+    for (const { ruleName, route, subject } of most)
+      onDenied({ rule: ruleName, route, subject: await subjects.hash(subject) });
+  };
+
+  const cut = async () => {
+    // Takes all sums before it awaits anything.
+    const taken = { denials: denials.take(), usage: usage.take(), crossings: crossings.take() };
+    await sample(taken.denials);
+    const stored = await Promise.all([
+      subjects.storedRows(taken.denials.map(({ route: _, ...denial }) => denial)),
+      Promise.all(
+        taken.usage.map(async (row) => ({ ...row, userId: await subjects.stored('user', row.userId) })),
+      ),
+      subjects.storedRows(taken.crossings),
+    ]);
+    for (const rows of cutToSize(...stored)) outbox.add(rows);
+  };
+
+  return async (): Promise<void> => {
+    // Sums are cut when all batches before have been sent. Until then they grow, but are bounded.
+    await outbox.sendAll();
+    if (denials.size + usage.size + crossings.size > 0) await cut();
+    await outbox.sendAll();
+  };
 }
 
 /** A message of a queue has at most 128 KB. */
 const MAX_BYTES = 100_000;
 
-export interface Cut extends Pick<RecordBatch, 'denials' | 'usage'> {
-  readonly nowMs: number;
-  readonly createId: () => string;
-  readonly crossings: readonly Crossing[];
-}
-
-export function cutBatches({ nowMs, createId, denials, usage, crossings }: Cut): RecordBatch[] {
-  const pieces: Partial<RecordBatch>[] = [
+function cutToSize(
+  denials: RecordBatch['denials'],
+  usage: readonly Usage[],
+  crossings: readonly Crossing[],
+): Partial<RecordBatch>[] {
+  const pieces = [
     ...piecesOf(denials).map((some) => ({ denials: some })),
     ...piecesOf(usage).map((some) => ({ usage: some })),
     ...piecesOf(crossings).map((some) => ({ crossings: some })),
   ];
   const bytes = pieces.reduce((sum, piece) => sum + sizeOf(piece), 0);
   // Mostly there are few rows of each kind, and one message holds all of them.
-  const messages = pieces.length > 1 && bytes < MAX_BYTES ? [Object.assign({}, ...pieces)] : pieces;
-  return messages.map((rows) => ({ id: createId(), cutAtMs: nowMs, denials: [], usage: [], ...rows }));
+  return pieces.length > 1 && bytes < MAX_BYTES ? [Object.assign({}, ...pieces)] : pieces;
 }
 
 function piecesOf<Row>(rows: readonly Row[]): Row[][] {
@@ -162,120 +217,38 @@ function piecesOf<Row>(rows: readonly Row[]): Row[][] {
 
 const sizeOf = (value: unknown) => new TextEncoder().encode(JSON.stringify(value)).length;
 
-// Hands denials and usage over, to a queue or straight to Postgres. If that fails, the isolate keeps the batch and its
-// id, and sends it again. Postgres gets the batch once, however often it is sent.
+// Subjects are stored in plain text or as keyed hashes. With a hash, a subject is still one row, but nobody without the
+// key can find out its address or user, not even by trying all of them.
 
-export interface DeniedSample {
-  readonly rule: string;
-  readonly route: string;
-  readonly subject: string;
+type SubjectOf = Pick<Denial, 'scope' | 'subject'>;
+
+export interface Subjects {
+  /** The keyed hash of a subject, even if subjects are stored in plain text. */
+  hash(subject: string): Promise<string>;
+  /** The subject as it is stored: in plain text, or as a hash. */
+  stored(scope: Denial['scope'], subject: string): Promise<string>;
+  /** Rows with their subjects as they are stored. */
+  storedRows<Row extends SubjectOf>(rows: readonly Row[]): Promise<Row[]>;
 }
 
-export interface RecordsFlushOptions extends Collected {
-  readonly records: RecordSink;
-  readonly subjects: Subjects;
-  readonly now: () => number;
-  readonly onDenied: (denied: DeniedSample) => void;
-  readonly onError: (error: unknown) => void;
+export interface SubjectsOptions {
+  readonly isHashed: boolean;
+  /** Secret. */
+  readonly key: string;
 }
 
-/** Lines in the log for each flush: the subjects with the most denials. */
-const MAX_SAMPLES = 3;
+/** Long enough that no two subjects of a deployment have the same hash. */
+const HASH_LENGTH = 22;
 
-export function createRecordsFlush(options: RecordsFlushOptions) {
-  const { sums, denials, usage, crossings, records, subjects, now, onDenied, onError } = options;
-  /** Until these batches are handed over, the isolate cuts no others. The sums in memory grow, but are bounded. */
-  let unsent: readonly RecordBatch[] = [];
+/** The operator chooses the ids of keys and tenants, so they name no person. */
+const isPersonal = (scope: Denial['scope']) => scope === 'ip' || scope === 'user';
 
-  const sample = async (rows: readonly Denial[]) => {
-    const most = [...rows].sort((a, b) => b.count - a.count).slice(0, MAX_SAMPLES);
-    for (const { ruleName, route, subject } of most)
-      onDenied({ rule: ruleName, route, subject: await subjects.hash(subject) });
-  };
-
-  const cut = async () => {
-    // Takes all sums before it awaits anything.
-    const [denied, used, crossed] = [denials.take(), usage.take(), crossings.take()];
-    const createId = () => crypto.randomUUID();
-    await sample(denied);
-    const rows = {
-      denials: await subjects.subjectsOf(denied),
-      usage: await subjects.usage(used),
-      crossings: await subjects.subjectsOf(crossed),
-    };
-    unsent = [...unsent, ...cutBatches({ nowMs: now(), createId, ...rows })];
-  };
-
-  const handed = (batch: RecordBatch) => {
-    // Two requests may have sent it at the same time.
-    if (!unsent.includes(batch)) return;
-    unsent = unsent.filter(({ id }) => id !== batch.id);
-    const count = countOf(batch);
-    if (count > 0) sums.counter('denialsHanded').add(count);
-  };
-
-  const sendAll = async () => {
-    for (const batch of unsent) {
-      await records.send(batch);
-      handed(batch);
-    }
-  };
-
-  return async (): Promise<void> => {
-    try {
-      // First sends the batches that failed before, then the sums since.
-      await sendAll();
-      if (denials.size + usage.size + crossings.size > 0) await cut();
-      await sendAll();
-    } catch (error) {
-      onError(error);
-    }
-  };
-}
-
-export const countOf = ({ denials }: RecordBatch): number =>
-  denials.reduce((total, { count }) => total + count, 0);
-
-export type FlushOptions = MetricsFlushOptions & RecordsFlushOptions;
-
-export type Flush = (
-  regions: readonly FlushRegion[],
-  report: IsolateReport,
-  what?: 'all' | 'metrics',
-) => Promise<void>;
-
-export function createFlush(options: FlushOptions): Flush {
-  const records = createRecordsFlush(options);
-  const metrics = createMetricsFlush(options);
-  return async (regions, report, what = 'all') => {
-    // Records come first, because the metrics count the denials that were handed over.
-    if (what === 'all') await records();
-    await metrics(regions, report);
-  };
-}
-
-// Where an isolate hands denials and usage over: to a queue, or straight to Postgres if there is none.
-
-/** A sink that hangs must not keep the metrics back: all of a flush has 30 s. A batch that was late comes again. */
-const SEND_MS = 8_000;
-
-/** The part of a Cloudflare queue that Weir uses. */
-export interface RecordQueue {
-  send(batch: RecordBatch): Promise<unknown>;
-}
-
-export interface RecordSinkOptions {
-  readonly queue: RecordQueue | undefined;
-  /** Whether the batch was new. */
-  readonly write: (batch: RecordBatch) => Promise<boolean>;
-  readonly onWritten: (batch: RecordBatch) => void;
-}
-
-export function createRecordSink({ queue, write, onWritten }: RecordSinkOptions): RecordSink {
-  const limited = <T>(work: Promise<T>) => withDeadline(AbortSignal.timeout(SEND_MS), work);
-  if (queue) return { send: async (batch) => void (await limited(queue.send(batch))) };
-  const writeOnce = async (batch: RecordBatch) => {
-    if (await write(batch)) onWritten(batch);
-  };
-  return { send: (batch) => limited(writeOnce(batch)) };
+export function createSubjects({ isHashed, key }: SubjectsOptions): Subjects {
+  const sign = createSigner(`weir-subjects ${key}`);
+  const hash = async (subject: string) => `h:${toBase64Url(await sign(subject)).slice(0, HASH_LENGTH)}`;
+  const stored = async (scope: Denial['scope'], subject: string) =>
+    isHashed && isPersonal(scope) && subject !== OTHER && subject !== '' ? hash(subject) : subject;
+  const storedRows = <Row extends SubjectOf>(rows: readonly Row[]) =>
+    Promise.all(rows.map(async (row) => ({ ...row, subject: await stored(row.scope, row.subject) })));
+  return { hash, stored, storedRows };
 }

@@ -22,7 +22,7 @@ export interface RegionObserver {
 }
 
 export function createRegionObserver(region: string, sums: MetricSums): RegionObserver {
-  const billed = sums.counter('billed', region);
+  const billed = sums.counter('billedCommands', region);
   const took = sums.histogram('redis', region);
   return {
     store: (store) => ({

@@ -1,33 +1,117 @@
-// Writes a batch to Postgres, and then sends its thresholds to the webhook. If the webhook fails, the batch does not
-// fail: it is written, and the cron run sends the thresholds later.
+// Writes batches into Postgres: those that the queue delivers, and those that an isolate sends straight, if there is no
+// queue. It also deletes what is old.
 
 import { type SQL, sql } from 'drizzle-orm';
 import type { IsolateReport, RegionMetrics } from '../core/ports/region.ts';
 import type { MetricSums } from '../core/telemetry/metrics.ts';
 import type { Database } from '../rules/tables/repository.ts';
 import { sendAlerts, type Webhook } from './alerts.ts';
-import type { MetricsRecord, RecordBatch } from './flush.ts';
+import { countDenials, type RecordBatch } from './flush.ts';
 
-// Writes a batch of denials and usage to Postgres with one statement. A batch that comes again finds its id and adds
-// nothing.
+// The queue delivers a failed batch again, after a longer delay each time. A batch that fails too often goes to the
+// dead-letter queue, where the consumer counts it and tries it again.
 
-export interface Written {
-  /** False: the batch came before, and nothing was added. */
-  readonly isNew: boolean;
-  /** The number of thresholds that no earlier batch had. */
-  readonly newAlerts: number;
+/** A message, as Cloudflare Queues delivers it. */
+export interface QueuedMessage {
+  readonly body: unknown;
+  readonly attempts: number;
+  ack(): void;
+  retry(options?: { readonly delaySeconds?: number }): void;
 }
 
-export async function writeRecords(database: Database, batch: RecordBatch): Promise<Written> {
+export interface QueuedBatch {
+  readonly queue: string;
+  readonly messages: readonly QueuedMessage[];
+}
+
+export interface ConsumerOptions extends Pick<StoreOptions, 'sums' | 'onError'> {
+  readonly write: (batch: RecordBatch) => Promise<unknown>;
+  /** The first delay of a failed batch; each further delay is twice as long. */
+  readonly retrySeconds: number;
+  /** Flushes the sums now, because an isolate that only consumes has no responses. */
+  readonly flush: () => Promise<void>;
+}
+
+const LONGEST_DELAY_SECONDS = 3_600;
+/** The name of a dead-letter queue ends with this text. */
+const DEAD_LETTERS = '-dead';
+
+export function createConsumer({ write, sums, retrySeconds, flush, onError }: ConsumerOptions) {
+  const consume = async (message: QueuedMessage) => {
+    const { body, attempts } = message;
+    try {
+      // A message that is not a batch fails however often it is delivered.
+      if (isRecordBatch(body)) await write(body);
+      else onError(new Error('a message of the queue is not a batch'));
+      message.ack();
+    } catch (error) {
+      onError(error);
+      const delaySeconds = Math.min(LONGEST_DELAY_SECONDS, retrySeconds * 2 ** Math.min(20, attempts - 1));
+      message.retry({ delaySeconds });
+    }
+  };
+
+  return async ({ queue, messages }: QueuedBatch): Promise<void> => {
+    for (const message of messages) {
+      if (queue.endsWith(DEAD_LETTERS) && message.attempts === 1) sums.counter('deadLetters').add();
+      await consume(message);
+    }
+    await flush();
+  };
+}
+
+const isRecordBatch = (body: unknown): body is RecordBatch =>
+  typeof body === 'object' &&
+  body !== null &&
+  'id' in body &&
+  typeof body.id === 'string' &&
+  'denials' in body &&
+  Array.isArray(body.denials) &&
+  'usage' in body &&
+  Array.isArray(body.usage);
+
+export interface StoreOptions {
+  readonly database: Database;
+  /** Undefined: Weir sends no alerts. */
+  readonly webhook: Webhook | undefined;
+  readonly now: () => number;
+  readonly sums: MetricSums;
+  readonly onError: (error: unknown) => void;
+}
+
+/**
+ * Writes a batch, and then sends its alerts. If the webhook fails, the batch does not fail: it is written, and the cron
+ * run sends the alerts later. Returns whether the batch was new.
+ */
+export async function storeBatch(options: StoreOptions, batch: RecordBatch): Promise<boolean> {
+  const { database, webhook, now, sums, onError } = options;
+  const { isNew, newAlerts } = await writeBatch(database, batch);
+  // A batch of metrics counts nothing: the sums would come back as the next batch.
+  if (isNew && !batch.metrics) {
+    sums.histogram('recordsLag').observe(Math.max(0, now() - batch.cutAtMs));
+    sums.counter('denialsWritten').add(countDenials(batch));
+  }
+  if (!webhook || !batch.crossings?.length) return isNew;
+  sums.counter('webhookMessages', 'due').add(newAlerts);
+  await sendAlerts({ database, webhook, now, sums }).catch(onError);
+  return isNew;
+}
+
+/** A batch that comes again finds its id and adds nothing. `newAlerts` counts those that no earlier batch had. */
+async function writeBatch(
+  database: Database,
+  { id, denials, usage, crossings = [], metrics }: RecordBatch,
+): Promise<{ isNew: boolean; newAlerts: number }> {
+  const { isolateId = '', sums = [], report = { atMs: 0 } } = metrics ?? {};
   // All rows of a kind are one parameter. The statement writes them in the order of the key, so that two writers never
   // wait for each other in a circle.
   const { rows } = await database.execute<{ fresh: number; noted: number }>(sql`
     with fresh as (
-      insert into weir.record_batches (id) values (${batch.id}) on conflict do nothing returning id
+      insert into weir.record_batches (id) values (${id}) on conflict do nothing returning id
     ), denied as (
       insert into weir.events (at, scope, rule_id, rule_name, subject, count)
       select to_timestamp("atMs" / 1000.0), scope, "ruleId", max("ruleName"), subject, sum(count)
-      from fresh, jsonb_to_recordset(${JSON.stringify(batch.denials)}::jsonb)
+      from fresh, jsonb_to_recordset(${JSON.stringify(denials)}::jsonb)
         as denial ("atMs" bigint, scope text, "ruleId" text, "ruleName" text, subject text, count bigint)
       group by "atMs", scope, "ruleId", subject
       order by "atMs", scope, "ruleId", subject
@@ -36,7 +120,7 @@ export async function writeRecords(database: Database, batch: RecordBatch): Prom
     ), used as (
       insert into weir.usage (at, tenant_id, user_id, api_key_id, rule_id, requests, cost)
       select to_timestamp("atMs" / 1000.0), "tenantId", "userId", "apiKeyId", "ruleId", sum(requests), sum(cost)
-      from fresh, jsonb_to_recordset(${JSON.stringify(batch.usage)}::jsonb)
+      from fresh, jsonb_to_recordset(${JSON.stringify(usage)}::jsonb)
         as used ("atMs" bigint, "tenantId" text, "userId" text, "apiKeyId" text, "ruleId" text,
                  requests bigint, cost bigint)
       group by "atMs", "tenantId", "userId", "apiKeyId", "ruleId"
@@ -47,47 +131,32 @@ export async function writeRecords(database: Database, batch: RecordBatch): Prom
       insert into weir.alerts (rule_id, window_seconds, window_start, scope, subject, percent, rule_name, "limit", used, at)
       select "ruleId", "windowSeconds", to_timestamp("windowStartMs" / 1000.0), scope, subject, percent, "ruleName",
         "limit", used, to_timestamp("atMs" / 1000.0)
-      from fresh, jsonb_to_recordset(${JSON.stringify(batch.crossings ?? [])}::jsonb)
+      from fresh, jsonb_to_recordset(${JSON.stringify(crossings)}::jsonb)
         as crossing ("ruleId" text, "windowSeconds" int, "windowStartMs" bigint, scope text, subject text, percent int,
                      "ruleName" text, "limit" bigint, used bigint, "atMs" bigint)
       order by "ruleId", "windowSeconds", "windowStartMs", scope, subject, percent
       on conflict do nothing returning 1
+    ), summed as (
+      insert into weir.metric_sums (series, amount)
+      select metric ->> 0, sum((metric ->> 1)::bigint)
+      from fresh, jsonb_array_elements(${JSON.stringify(sums)}::jsonb) as metric
+      group by 1 order by 1
+      on conflict (series) do update set amount = metric_sums.amount + excluded.amount, at = now()
+    ), reported as (
+      insert into weir.isolate_reports (isolate_id, at, report)
+      select ${isolateId}, to_timestamp(${report.atMs}::bigint / 1000.0), ${JSON.stringify(report)}::jsonb
+      from fresh where ${metrics !== undefined}::boolean
+      on conflict (isolate_id) do update set at = excluded.at, report = excluded.report
+      where isolate_reports.at <= excluded.at
     )
     select (select count(*) from fresh)::int as fresh, (select count(*) from crossed)::int as noted`);
   return { isNew: rows[0]?.fresh === 1, newAlerts: rows[0]?.noted ?? 0 };
 }
 
-// Metrics in Postgres: sums that isolates could hand over to no region. They stay there under a `store` of their own, so
-// no sum is ever counted in two places, and none ever decreases.
+// Metrics that no region took stay in Postgres, under a `store` of their own, so no sum is ever counted in two places,
+// and none ever decreases.
 
-/** No region has this name, because no name of a region holds such a character. */
-export const POSTGRES_STORE = '_postgres';
-
-/** Returns whether the batch was new. A batch that comes again adds nothing. */
-export async function writeMetrics(
-  database: Database,
-  { id, metrics: { isolateId, sums, report } }: RecordBatch & { readonly metrics: MetricsRecord },
-): Promise<boolean> {
-  const rows = sums.map(([series, amount]) => ({ series, amount }));
-  // In the order of the key, so that two writers never wait for each other in a circle.
-  const { rows: written } = await database.execute<{ fresh: number }>(sql`
-    with fresh as (
-      insert into weir.record_batches (id) values (${id}) on conflict do nothing returning id
-    ), summed as (
-      insert into weir.metric_sums (series, amount)
-      select series, sum(amount) from fresh, jsonb_to_recordset(${JSON.stringify(rows)}::jsonb)
-        as row (series text, amount bigint)
-      group by series order by series
-      on conflict (series) do update set amount = metric_sums.amount + excluded.amount, at = now()
-    ), reported as (
-      insert into weir.isolate_reports (isolate_id, at, report)
-      select ${isolateId}, to_timestamp(${report.atMs}::bigint / 1000.0), ${JSON.stringify(report)}::jsonb from fresh
-      on conflict (isolate_id) do update set at = excluded.at, report = excluded.report
-      where isolate_reports.at <= excluded.at
-    )
-    select count(*)::int as fresh from fresh`);
-  return written[0]?.fresh === 1;
-}
+export type StoredMetrics = Pick<RegionMetrics, 'sums' | 'reports'>;
 
 /** As many reports as are read of a region. */
 const MAX_REPORTS = 500;
@@ -105,37 +174,13 @@ export async function readStoredMetrics(database: Database): Promise<StoredMetri
   };
 }
 
-export type StoredMetrics = Pick<RegionMetrics, 'sums' | 'reports'>;
-
-export interface KeepOptions {
-  readonly database: Database;
-  /** Undefined: Weir sends no alerts. */
-  readonly webhook: Webhook | undefined;
-  readonly now: () => number;
-  readonly sums: MetricSums;
-  readonly onError: (error: unknown) => void;
-}
-
-/** Returns whether the batch was new. */
-export async function keepRecords(
-  { database, webhook, now, sums, onError }: KeepOptions,
-  batch: RecordBatch,
-): Promise<boolean> {
-  const { metrics } = batch;
-  if (metrics) return writeMetrics(database, { ...batch, metrics });
-  const { isNew, newAlerts } = await writeRecords(database, batch);
-  if (webhook && newAlerts > 0) sums.counter('webhook', 'due').add(newAlerts);
-  if (webhook && batch.crossings?.length)
-    await sendAlerts({ database, webhook, now, sums }).catch((error) => onError(error));
-  return isNew;
-}
-
 // Deletes old records, a few small pieces in each cron run, so that no lock is held for long. After a flood it takes
 // several runs.
 
 const DAY_MS = 86_400_000;
 /** A queue delivers a batch for at most 14 days, so no batch comes again later. */
 const BATCH_DAYS = 15;
+/** As long as a region keeps its own: see redis/metrics-store.ts. */
 const METRICS_DAYS = 35;
 const PIECE_ROWS = 5_000;
 const PIECES = 40;
@@ -150,20 +195,27 @@ export interface RetentionOptions {
 export async function deleteOld(
   database: Database,
   { eventsDays, usageDays, nowMs }: RetentionOptions,
-): Promise<Record<'events' | 'usage' | 'alerts' | 'batches' | 'metrics' | 'reports', number>> {
-  const before = (days: number) => new Date(nowMs - days * DAY_MS).toISOString();
-  return {
-    events: await inPieces(database, sql`weir.events`, sql`at < ${before(eventsDays)}`),
-    usage: await inPieces(database, sql`weir.usage`, sql`at < ${before(usageDays)}`),
-    alerts: await inPieces(database, sql`weir.alerts`, sql`at < ${before(eventsDays)}`),
-    // As long as a region keeps its own: see redis/region-keys.ts.
-    metrics: await inPieces(database, sql`weir.metric_sums`, sql`at < ${before(METRICS_DAYS)}`),
-    reports: await inPieces(database, sql`weir.isolate_reports`, sql`at < ${before(1)}`),
-    batches: await inPieces(database, sql`weir.record_batches`, sql`written_at < ${before(BATCH_DAYS)}`),
-  };
+): Promise<Record<string, number>> {
+  const deleted: Record<string, number> = {};
+  for (const [table, column, days] of [
+    ['events', 'at', eventsDays],
+    ['usage', 'at', usageDays],
+    ['alerts', 'at', eventsDays],
+    ['metric_sums', 'at', METRICS_DAYS],
+    ['isolate_reports', 'at', 1],
+    ['record_batches', 'written_at', BATCH_DAYS],
+  ] as const) {
+    const before = new Date(nowMs - days * DAY_MS).toISOString();
+    deleted[table] = await deleteInPieces(
+      database,
+      sql.raw(`weir.${table}`),
+      sql`${sql.raw(column)} < ${before}`,
+    );
+  }
+  return deleted;
 }
 
-async function inPieces(database: Database, table: SQL, isOld: SQL): Promise<number> {
+async function deleteInPieces(database: Database, table: SQL, isOld: SQL): Promise<number> {
   let deleted = 0;
   for (let piece = 0; piece < PIECES; piece += 1) {
     const { rowCount } = await database.execute(sql`

@@ -1,11 +1,15 @@
 // The tables of denials and usage, as Drizzle sees them. People do not edit these rows, so no row has a revision or a
-// history. Only store.ts, retention, alerts and the queries of the admin route use them.
-import { sql } from 'drizzle-orm';
+// history. Only store.ts, alerts.ts and the queries of the admin route use them.
+import { type SQL, sql } from 'drizzle-orm';
 import { bigint, check, index, integer, jsonb, primaryKey, text, timestamp, uuid } from 'drizzle-orm/pg-core';
 import { weir } from '../rules/tables/columns.ts';
 
 const moment = () => timestamp({ withTimezone: true });
 const whole = () => bigint({ mode: 'number' });
+
+/** A moment as answers and messages write it. */
+export const isoTime = (moment: SQL): SQL =>
+  sql`to_char(${moment} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 
 /** Denials, summed up by minute, rule and subject. */
 export const events = weir.table(
@@ -99,7 +103,7 @@ export const recordBatches = weir.table(
   (table) => [index('record_batches_written_at').on(table.writtenAt)],
 );
 
-/** Sums of metrics that isolates could hand over to no region. See flush.ts. */
+/** Sums of metrics that no region took. See flush.ts. */
 export const metricSums = weir.table(
   'metric_sums',
   { series: text().primaryKey(), amount: whole().notNull(), at: moment().notNull().defaultNow() },

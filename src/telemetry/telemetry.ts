@@ -1,12 +1,24 @@
-// Counts decisions and answers in memory and hands the sums over after responses: metrics to a region's Redis, denials
-// and usage to a queue or to Postgres.
+// What Weir tells its operators: metrics, denials, usage, alerts. No request waits for any of it.
+//
+//   collect   collect.ts turns each event into sums in memory (core/telemetry). Their size is bounded: in a flood, names
+//             are lost, counts are not.
+//   flush     now and then, after a response, an isolate sends its sums away (flush.ts): metrics to the nearest region
+//             that answers, denials and usage to a queue, or straight to Postgres if there is none. While no region
+//             answers, metrics go the way of denials, so that operators see the outage while it lasts.
+//   store     the queue's consumer writes each batch into Postgres with one statement (store.ts), and sends the alerts
+//             of the batch (alerts.ts).
+//   query     queries.ts and would-deny.ts read denials and usage for the admin route. fleet.ts reads the metrics of all
+//             isolates, and exports.ts writes them for Prometheus and OTLP.
+//
+// Each batch has a name and counts once, however often it is sent. What an isolate has not flushed when it dies is lost:
+// at most one interval. This file decides when to flush.
 import type { CheckResult } from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { IsolateReport } from '../core/ports/region.ts';
 import type { FlushRegion, Telemetry } from '../core/ports/telemetry.ts';
 import type { Collected } from '../core/telemetry/metrics.ts';
+import { createCollector } from './collect.ts';
 import type { Flush } from './flush.ts';
-import { createObserver } from './observer.ts';
 
 export interface TelemetryOptions {
   readonly collected: Collected;
@@ -14,17 +26,15 @@ export interface TelemetryOptions {
   /** By region: the state of this isolate's breaker. */
   readonly breakers: () => Readonly<Record<string, string>>;
   readonly leased: () => IsolateReport['leased'];
-  /** The isolate hands its sums over within this time. It is less than the 30 s of work after a response. */
+  /** The isolate flushes within this time. It is less than the 30 s of work after a response. */
   readonly everyMs: number;
   readonly now: () => number;
   readonly clockMs: () => number;
 }
 
 export interface IsolateTelemetry extends Telemetry {
-  /** Hands over all that was counted so far. */
-  flushNow(regions: readonly FlushRegion[]): Promise<void>;
   /**
-   * For code that has no responses: the cron run, and the consumer of a queue. It hands over no records, because
+   * For code that has no responses: the cron run, and the consumer of a queue. It flushes no records, because
    * records of a consumer would come back to it as the next batch.
    */
   flushMetrics(regions: readonly FlushRegion[]): Promise<void>;
@@ -34,7 +44,7 @@ export interface IsolateTelemetry extends Telemetry {
   shadowed(results: readonly CheckResult<RuleCheck>[]): void;
 }
 
-/** An isolate with this many requests hands over earlier, because the cost is small for each request. */
+/** An isolate with this many requests flushes earlier, because the cost is small for each request. */
 const BUSY_REQUESTS = 1_000;
 const BUSY_MS = 10_000;
 const BUSY_ROWS = 1_000;
@@ -44,24 +54,24 @@ const LOST_MS = 5_000;
 export function createTelemetry(options: TelemetryOptions): IsolateTelemetry {
   const { collected, flush, now, clockMs, everyMs, breakers, leased } = options;
   const { denials, usage } = collected;
-  const observer = createObserver({ ...collected, now, clockMs });
+  const collector = createCollector({ ...collected, now, clockMs });
   let plannedAtMs: number | undefined;
-  let handedAtMs = now();
+  let flushedAtMs = now();
   let requests = 0;
 
   const report = (): IsolateReport => ({
     atMs: now(),
     breakers: breakers(),
-    rulesAgeMs: observer.rulesAgeMs(),
+    rulesAgeMs: collector.rulesAgeMs(),
     leased: leased(),
   });
 
   const isBusy = (nowMs: number) =>
     (requests >= BUSY_REQUESTS || denials.size + usage.size >= BUSY_ROWS) &&
-    nowMs - handedAtMs >= Math.min(BUSY_MS, everyMs);
+    nowMs - flushedAtMs >= Math.min(BUSY_MS, everyMs);
 
   const run = async (regions: readonly FlushRegion[]) => {
-    handedAtMs = now();
+    flushedAtMs = now();
     plannedAtMs = undefined;
     requests = 0;
     await flush(regions, report());
@@ -69,7 +79,7 @@ export function createTelemetry(options: TelemetryOptions): IsolateTelemetry {
 
   const runLater = async (regions: readonly FlushRegion[], atMs: number) => {
     await new Promise((resolve) => setTimeout(resolve, everyMs));
-    // A busy isolate has handed over meanwhile.
+    // A busy isolate has flushed meanwhile.
     if (plannedAtMs === atMs) await run(regions);
   };
 
@@ -77,17 +87,16 @@ export function createTelemetry(options: TelemetryOptions): IsolateTelemetry {
     clockMs,
     decided(request) {
       requests += 1;
-      observer.decided(request);
+      collector.decided(request);
     },
     checked(call) {
       requests += 1;
-      observer.checked(call);
+      collector.checked(call);
     },
-    corrected: observer.corrected,
-    answered: observer.answered,
-    shadowed: observer.shadowed,
+    corrected: collector.corrected,
+    answered: collector.answered,
+    shadowed: collector.shadowed,
     report,
-    flushNow: run,
     flushMetrics: (regions) => flush(regions, report(), 'metrics'),
     flush(regions, afterResponse) {
       const nowMs = now();

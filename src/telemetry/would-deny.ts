@@ -49,46 +49,12 @@ export interface Effect {
   readonly callers: readonly CallerEffect[];
 }
 
-interface Row extends Record<string, unknown> {
-  readonly kind: 'all' | 'caller';
-  readonly scope: string;
-  readonly subject: string;
-  readonly admitted: string;
-  readonly denied: string;
-  readonly at_least: string;
-  readonly unnamed_admitted: string;
-  readonly unnamed_denied: string;
-  readonly surely: string;
-  readonly perhaps: string;
-  readonly surely_not: string;
-}
-
 export async function readWouldDeny(database: Database, question: WouldDenyQuestion): Promise<Effect> {
-  const { rows } = await database.execute<Row>(wouldDenyQuery(question));
-  const all = rows.find(({ kind }) => kind === 'all');
-  return {
-    admitted: toCount(all?.admitted),
-    denied: toCount(all?.denied),
-    unnamedAdmitted: toCount(all?.unnamed_admitted),
-    unnamedDenied: toCount(all?.unnamed_denied),
-    atLeast: toCount(all?.at_least),
-    surelyDenied: toCount(all?.surely),
-    perhapsDenied: toCount(all?.perhaps),
-    surelyNotDenied: toCount(all?.surely_not),
-    callers: rows.filter(({ kind }) => kind === 'caller').map(toCaller),
-  };
+  const { rows } = await database.execute<Effect & Record<string, unknown>>(wouldDenyQuery(question));
+  const [effect] = rows;
+  if (!effect) throw new Error('expected one row: the query only sums up');
+  return effect;
 }
-
-const toCaller = ({ scope, subject, admitted, denied, at_least }: Row): CallerEffect => ({
-  scope,
-  subject,
-  admitted: toCount(admitted),
-  denied: toCount(denied),
-  atLeast: toCount(at_least),
-});
-
-/** A sum can be below 0, because a refund may come in the hour after its charge. */
-const toCount = (text = '0'): number => Math.max(0, Number(text));
 
 /** The column with the subject of each scope. Usage has no addresses: all of them are one row without a name. */
 const USED_BY: Readonly<Record<Scope, SQL>> = {
@@ -131,20 +97,22 @@ export function wouldDenyQuery(question: WouldDenyQuestion): SQL {
     ), named as (
       select * from callers where not is_unnamed
     )
-    select 'all' as kind, '' as scope, '' as subject,
-      (select coalesce(sum(units), 0)::text from callers) as admitted,
-      (select coalesce(sum(denied), 0)::text from callers) as denied,
-      coalesce(sum(at_least), 0)::text as at_least,
-      (select coalesce(sum(units), 0)::text from callers where is_unnamed) as unnamed_admitted,
-      (select coalesce(sum(denied), 0)::text from callers where is_unnamed) as unnamed_denied,
-      (count(*) filter (where at_least > 0))::text as surely,
-      (count(*) filter (where at_least <= 0 and is_possible))::text as perhaps,
-      (count(*) filter (where not is_possible))::text as surely_not
-    from named
-    union all
-    (select 'caller', scope, subject, units::text, denied::text, at_least::text, '0', '0', '0', '0', '0'
-      from named where at_least > 0 order by named.at_least desc, scope, subject limit ${limit})`;
+    select ${unitsOf(sql`sum(units)`, sql`callers`)} as admitted, ${unitsOf(sql`sum(denied)`, sql`callers`)} as denied,
+      ${unitsOf(sql`sum(units)`, sql`callers where is_unnamed`)} as "unnamedAdmitted",
+      ${unitsOf(sql`sum(denied)`, sql`callers where is_unnamed`)} as "unnamedDenied",
+      ${unitsOf(sql`sum(at_least)`, sql`named`)} as "atLeast",
+      ${unitsOf(sql`count(*)`, sql`named where at_least > 0`)} as "surelyDenied",
+      ${unitsOf(sql`count(*)`, sql`named where at_least <= 0 and is_possible`)} as "perhapsDenied",
+      ${unitsOf(sql`count(*)`, sql`named where not is_possible`)} as "surelyNotDenied",
+      coalesce((select json_agg(json_build_object('scope', scope, 'subject', subject, 'admitted', greatest(0, units),
+          'denied', denied, 'atLeast', at_least) order by at_least desc, scope, subject)
+        from (select * from named where at_least > 0 order by at_least desc, scope, subject limit ${limit}) as most
+      ), '[]') as callers`;
 }
+
+/** A sum can be below 0, because a refund may come in the hour after its charge. */
+const unitsOf = (sum: SQL, rows: SQL): SQL =>
+  sql`(select coalesce(greatest(0, ${sum}), 0)::float8 from ${rows})`;
 
 /** Sums are by hour, so a span that begins within an hour includes the whole hour. */
 const hoursOf = (ms: number) => sql`make_interval(hours => ${Math.ceil(ms / 3_600_000)}::int)`;

@@ -1,36 +1,39 @@
-// Puts together the flush of an isolate's counts: metrics to a region's Redis, denials and usage to a queue or to
-// Postgres. It is loaded with the first flush.
+// Gives the flush its real parts: the Redis of each region, the queue or Postgres. It is loaded with the first flush.
 import type { Collected } from '../core/telemetry/metrics.ts';
 import type { Client } from '../redis/client.ts';
-import { createMetricsStore } from '../redis/metrics-store.ts';
+import { createMetricsStores } from '../redis/metrics-store.ts';
 import {
-  countOf,
-  createFlush as create,
-  createRecordSink,
+  createSubjects,
+  createFlush as createTelemetryFlush,
   type Flush,
   type FlushOptions,
-  type RecordSinkOptions,
+  type RecordQueue,
+  type SubjectsOptions,
 } from '../telemetry/flush.ts';
-import { createSubjects, type SubjectsOptions } from '../telemetry/subjects.ts';
 
 export interface IsolateFlushOptions
-  extends Pick<FlushOptions, 'isolateId' | 'now' | 'onDenied' | 'onError'>,
-    Pick<RecordSinkOptions, 'queue' | 'write'> {
+  extends Pick<FlushOptions, 'isolateId' | 'now' | 'onDenied' | 'onError'> {
   readonly collected: Collected;
   readonly clients: ReadonlyMap<string, Client>;
   readonly subjects: SubjectsOptions;
+  readonly queue: RecordQueue | undefined;
+  /** Used if there is no queue. */
+  readonly write: FlushOptions['send'];
 }
 
-export function createFlush({ collected, clients, subjects, ...options }: IsolateFlushOptions): Flush {
-  const { sums } = collected;
-  return create({
+export const createFlush = ({
+  collected,
+  clients,
+  subjects,
+  queue,
+  write,
+  ...options
+}: IsolateFlushOptions): Flush =>
+  createTelemetryFlush({
     ...options,
     ...collected,
-    boards: new Map([...clients].map(([name, client]) => [name, createMetricsStore(client)])),
+    stores: createMetricsStores(clients),
     subjects: createSubjects(subjects),
-    records: createRecordSink({
-      ...options,
-      onWritten: (batch) => sums.counter('denialsWritten').add(countOf(batch)),
-    }),
+    send: queue ? (batch) => queue.send(batch) : write,
+    createId: () => crypto.randomUUID(),
   });
-}

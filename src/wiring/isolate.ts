@@ -23,8 +23,8 @@ import { createUpstashStore, splitByHashSlot } from '../redis/counter-store.ts';
 import { createCheckRecords, createIsolateCount, createRulesPointer } from '../redis/region-keys.ts';
 import { withDeadline } from '../rules/edge/published.ts';
 import { createSnapshotSource, type RulesSource } from '../rules/edge/snapshot-source.ts';
-import type { QueuedBatch } from '../telemetry/consumer.ts';
 import { createRegionObserver } from '../telemetry/region-observer.ts';
+import type { QueuedBatch } from '../telemetry/store.ts';
 import { createTelemetry } from '../telemetry/telemetry.ts';
 
 /** The parts of an isolate: the services of its requests, the cron run, and the queue consumer. */
@@ -72,14 +72,14 @@ export function createIsolateServices(env: Bindings, source?: RulesSource): Isol
         queue,
         isolateId,
         now,
-        write: async (batch) => (await postgres()).keepRecords(batch),
+        write: async (batch) => (await postgres()).storeBatch(batch),
         onDenied: ({ rule, route, subject }) => log.denied(rule, route, subject),
         onError: reportAs('telemetry-failed'),
       }),
   );
   const telemetry = createTelemetry({
     collected,
-    flush: async (...handed) => (await flush())(...handed),
+    flush: async (...flushed) => (await flush())(...flushed),
     everyMs,
     now,
     clockMs: () => performance.now(),
@@ -129,7 +129,7 @@ export function createIsolateServices(env: Bindings, source?: RulesSource): Isol
           clients,
           subjects,
           sums: collected.sums,
-          // A batch is retried no later than the isolate would hand over the next one, and after 10 s at most.
+          // A batch is retried no later than the isolate would flush the next one, and after 10 s at most.
           retrySeconds: Math.min(10, Math.ceil(everyMs / 1_000)),
           own: () => [isolateId(), telemetry.report()] as const,
           flush: () => telemetry.flushMetrics(regions),

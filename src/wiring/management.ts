@@ -10,7 +10,7 @@ import type { Services } from '../gateway/services.ts';
 import { render } from '../http/internal-problems.ts';
 import { createPage } from '../page/page.tsx';
 import type { Client } from '../redis/client.ts';
-import { createMetricsStore } from '../redis/metrics-store.ts';
+import { createMetricsStores } from '../redis/metrics-store.ts';
 import { readFreshRules } from '../rules/edge/fresh-rules.ts';
 import { withDeadline } from '../rules/edge/published.ts';
 import { type PublishOptions, publish } from '../rules/publishing/publish.ts';
@@ -18,11 +18,18 @@ import { reconcile } from '../rules/publishing/reconcile.ts';
 import { createRuleReader } from '../rules/publishing/rule-reader.ts';
 import { createDatabase, type DatabaseOptions } from '../rules/tables/repository.ts';
 import { type AlertOptions, sendAlerts, type Webhook } from '../telemetry/alerts.ts';
-import { type ConsumerOptions, createConsumer, type QueuedBatch } from '../telemetry/consumer.ts';
 import { PROMETHEUS_TYPE, pushOtlp, toPrometheus } from '../telemetry/exports.ts';
 import { readFleet } from '../telemetry/fleet.ts';
-import { deleteOld, keepRecords, type RetentionOptions, readStoredMetrics } from '../telemetry/store.ts';
-import { createSubjects, type SubjectsOptions } from '../telemetry/subjects.ts';
+import { createSubjects, type SubjectsOptions } from '../telemetry/flush.ts';
+import {
+  type ConsumerOptions,
+  createConsumer,
+  deleteOld,
+  type QueuedBatch,
+  type RetentionOptions,
+  readStoredMetrics,
+  storeBatch,
+} from '../telemetry/store.ts';
 
 // The cron run, once a minute. It publishes the rules if Postgres has changed, however the change got there. It also
 // pushes metrics, sends failed alerts again, and deletes old records. Mostly there is nothing to do.
@@ -111,7 +118,7 @@ export interface Management extends Pick<Services, 'admin' | 'adminRefusal' | 'p
   consume(batch: QueuedBatch): Promise<void>;
 }
 
-/** Hands sums over itself, because an isolate that only runs the cron trigger has no responses. */
+/** Flushes sums itself, because an isolate that only runs the cron trigger has no responses. */
 async function sendAgain(options: AlertOptions, { flush }: ManagedTelemetry): Promise<void> {
   let isCounted = true;
   try {
@@ -145,13 +152,10 @@ export function createManagement({
   };
   const { now } = options.admin;
   const { otlpUrl, webhook } = telemetry;
-  const boards = [...telemetry.clients].map(([name, client]) => ({
-    name,
-    metrics: createMetricsStore(client),
-  }));
+  const stores = createMetricsStores(telemetry.clients);
   const fleet = () => {
     const signal = AbortSignal.timeout(READ_MS);
-    return readFleet(boards, {
+    return readFleet(stores, {
       nowMs: now(),
       deadlineMs: options.admin.deadlineMs,
       signal,
@@ -228,8 +232,7 @@ export function createManagement({
       }),
     consume: createConsumer({
       ...telemetry,
-      now,
-      write: (batch) => keepRecords({ ...telemetry, database, now }, batch),
+      write: (batch) => storeBatch({ ...telemetry, database, now }, batch),
     }),
   };
 }

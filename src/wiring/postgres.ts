@@ -5,20 +5,23 @@ import { findApiKey, findUser } from '../identity/caller-rows.ts';
 import type { CallerRows } from '../identity/directory.ts';
 import { createDatabase, type DatabaseOptions } from '../rules/tables/repository.ts';
 import type { RecordBatch } from '../telemetry/flush.ts';
-import { type KeepOptions, keepRecords } from '../telemetry/store.ts';
+import { type StoreOptions, storeBatch } from '../telemetry/store.ts';
 
 export interface Postgres {
   readonly callers: CallerRows;
   /** Whether the batch was new. */
-  keepRecords(batch: RecordBatch): Promise<boolean>;
+  storeBatch(batch: RecordBatch): Promise<boolean>;
   ping(): Promise<unknown>;
 }
 
-export function createPostgres(options: DatabaseOptions, kept: Omit<KeepOptions, 'database'>): Postgres {
+export function createPostgres(
+  options: DatabaseOptions,
+  telemetry: Omit<StoreOptions, 'database'>,
+): Postgres {
   const database = createDatabase(options);
   return {
     callers: { key: (hash) => findApiKey(database, hash), user: (id) => findUser(database, id) },
-    keepRecords: (batch) => keepRecords({ ...kept, database }, batch),
+    storeBatch: (batch) => storeBatch({ ...telemetry, database }, batch),
     ping: () => database.execute(sql`select 1`),
   };
 }

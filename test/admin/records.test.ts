@@ -1,7 +1,7 @@
 // Denials and usage, as the admin route reports them.
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createSubjects } from '../../src/telemetry/subjects.ts';
+import { createSubjects } from '../../src/telemetry/flush.ts';
 import { type Admin, startAdmin, TOKENS } from './harness.ts';
 
 const NOW_MS = Date.UTC(2030, 0, 31, 12);

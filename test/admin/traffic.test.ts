@@ -27,16 +27,12 @@ beforeAll(async () => {
     'checks\tlogins\tdenied': 3,
     'fallback\tlocal\ttimeout': 1,
   });
-  // A request nearest to `us` whose sums were handed to another region.
+  // A request nearest to `us` whose sums went to another region.
   const ap = found({ 'requests\tus\tdefault\tadmitted': 1, 'decision\tb0': 1 });
-  const boards = [
-    { name: 'us', metrics: us },
-    { name: 'eu', metrics: gone },
-    { name: 'ap', metrics: ap },
-  ];
+  const stores = new Map(Object.entries({ us, eu: gone, ap }));
   admin = await startAdmin({
     now: () => NOW_MS,
-    fleet: () => readFleet(boards, { nowMs: NOW_MS, deadlineMs: 250, signal: AbortSignal.timeout(1_000) }),
+    fleet: () => readFleet(stores, { nowMs: NOW_MS, deadlineMs: 250, signal: AbortSignal.timeout(1_000) }),
   });
 });
 afterAll(() => admin[Symbol.asyncDispose]());

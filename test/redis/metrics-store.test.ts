@@ -43,20 +43,20 @@ describe('the sums of a region', () => {
     await hand(
       batchOf(2, [
         ['checks\tr\tdenied', 3],
-        ['billed\tus', 4],
+        ['billedCommands\tus', 4],
       ]),
     );
     await hand(batchOf(1, [['checks\tr\tdenied', 10]], { isolateId: 'b' }));
-    expect(await sums()).toMatchObject({ 'checks\tr\tdenied': 15, 'billed\tus': 4 });
+    expect(await sums()).toMatchObject({ 'checks\tr\tdenied': 15, 'billedCommands\tus': 4 });
   });
 
   it('include a batch once, even if it comes twice', async () => {
-    const batch = batchOf(7, [['billed\tus', 5]]);
+    const batch = batchOf(7, [['billedCommands\tus', 5]]);
     await hand(batch);
     await hand(batch);
-    expect(await sums()).toMatchObject({ 'billed\tus': 5 });
+    expect(await sums()).toMatchObject({ 'billedCommands\tus': 5 });
     await hand({ ...batch, number: 8 });
-    expect(await sums()).toMatchObject({ 'billed\tus': 10 });
+    expect(await sums()).toMatchObject({ 'billedCommands\tus': 10 });
   });
 
   it('stay exact beyond the 14 digits that Lua writes by itself', async () => {
@@ -74,7 +74,7 @@ describe('the sums of a region', () => {
   it('cost four commands: EVAL, SET, HMGET, HSET; and one more for new names', async () => {
     await hand(
       batchOf(1, [
-        ['billed\tus', 1],
+        ['billedCommands\tus', 1],
         ['checks\tr\tdenied', 1],
       ]),
     );
@@ -82,7 +82,7 @@ describe('the sums of a region', () => {
       await billed(() =>
         hand(
           batchOf(2, [
-            ['billed\tus', 1],
+            ['billedCommands\tus', 1],
             ['checks\tr\tdenied', 1],
           ]),
         ),
@@ -104,13 +104,13 @@ describe('the sums of a region', () => {
 
   it('are kept for 35 days after the last day on which something was added', async () => {
     const ttl = () => client.send(signal(), (redis) => redis.pttl(METRICS_KEY));
-    await hand(batchOf(1, [['billed\tus', 1]]));
+    await hand(batchOf(1, [['billedCommands\tus', 1]]));
     expect(await ttl()).toBeGreaterThan(34 * DAY_MS);
     await client.send(signal(), (redis) => redis.pexpire(METRICS_KEY, DAY_MS));
     const later = (ms: number) => ({ report: { ...report, atMs: report.atMs + ms } });
-    await hand(batchOf(2, [['billed\tus', 1]], later(DAY_MS - 1)));
+    await hand(batchOf(2, [['billedCommands\tus', 1]], later(DAY_MS - 1)));
     expect(await ttl()).toBeLessThanOrEqual(DAY_MS);
-    await hand(batchOf(3, [['billed\tus', 1]], later(DAY_MS)));
+    await hand(batchOf(3, [['billedCommands\tus', 1]], later(DAY_MS)));
     expect(await ttl()).toBeGreaterThan(34 * DAY_MS);
     expect(await client.send(signal(), (redis) => redis.pttl(reportKey('a')))).toBeGreaterThan(0);
   });
@@ -120,9 +120,9 @@ describe('a reader of the sums', () => {
   it('gets the last report of each isolate in the census', async () => {
     const census = createIsolateCount(client);
     for (const id of ['a', 'b']) await census.present(id, signal());
-    await hand(batchOf(1, [['billed\tus', 1]]));
+    await hand(batchOf(1, [['billedCommands\tus', 1]]));
     const told = { ...report, breakers: { us: 'open' }, rulesAgeMs: 5_000 };
-    await hand(batchOf(2, [['billed\tus', 1]], { report: told }));
+    await hand(batchOf(2, [['billedCommands\tus', 1]], { report: told }));
     const { reports, isolateCount } = await pointer.read(signal());
     expect(isolateCount).toBe(2);
     expect([...reports]).toEqual([['a', told]]);

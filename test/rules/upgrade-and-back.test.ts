@@ -8,12 +8,13 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { applyMigrations } from '../../local/migrations.ts';
 import { startNeonGateway } from '../../local/neon-gateway/server.ts';
 import { rollBack } from '../../src/admin/routes/history.ts';
+import { createMetricSums } from '../../src/core/telemetry/metrics.ts';
 import { hashApiKey } from '../../src/identity/api-key.ts';
 import { findApiKey } from '../../src/identity/caller-rows.ts';
 import { publish } from '../../src/rules/publishing/publish.ts';
 import { createRuleReader } from '../../src/rules/publishing/rule-reader.ts';
 import { createDatabase, type Database } from '../../src/rules/tables/repository.ts';
-import { writeRecords } from '../../src/telemetry/store.ts';
+import { storeBatch } from '../../src/telemetry/store.ts';
 import { createFreshDatabase } from '../shared/database.ts';
 import { migrateAsBefore } from './former-version.ts';
 import { startKv } from './kv.ts';
@@ -86,7 +87,10 @@ it('the new code adds to the denials of the previous version', async () => {
     route: '/x',
     count: 2,
   } as const;
-  await writeRecords(database, { id: 'a', cutAtMs: 0, denials: [denial], usage: [] });
+  await storeBatch(
+    { database, webhook: undefined, now: () => 0, sums: createMetricSums(), onError: () => {} },
+    { id: 'a', cutAtMs: 0, denials: [denial], usage: [] },
+  );
   expect((await client.query('select count::int from weir.events')).rows).toEqual([{ count: 5 }]);
 });
 

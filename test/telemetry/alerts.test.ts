@@ -2,10 +2,10 @@
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createMetricSums } from '../../src/core/telemetry/metrics.ts';
-import type { Crossing, Denial } from '../../src/core/telemetry/records.ts';
+import type { Crossing } from '../../src/core/telemetry/records.ts';
 import { sendAlerts } from '../../src/telemetry/alerts.ts';
 import type { RecordBatch } from '../../src/telemetry/flush.ts';
-import { keepRecords } from '../../src/telemetry/store.ts';
+import { storeBatch } from '../../src/telemetry/store.ts';
 import { startDatabase, type TestDatabase } from '../rules/database.ts';
 import { type Receiver, startReceiver } from './webhook-receiver.ts';
 
@@ -46,16 +46,16 @@ const crossingOf = (subject: string, changes: Partial<Crossing> = {}): Crossing 
 const errors: unknown[] = [];
 const now = () => Date.now();
 let sums = createMetricSums();
-const counted = () => Object.fromEntries(sums.take(10));
+const counted = () =>
+  Object.fromEntries(sums.take(100).filter(([series]) => series.startsWith('webhookMessages')));
 const send = () => sendAlerts({ database: db.database, webhook: receiver.webhook, now, sums });
 let lastId = 0;
-const DENIAL: Denial = {
+const DENIAL: RecordBatch['denials'][number] = {
   atMs: WINDOW_START_MS,
   scope: 'ip',
   ruleId: 'r',
   ruleName: 'search',
   subject: 'a',
-  route: 'default',
   count: 3,
 };
 const keep = (
@@ -66,7 +66,7 @@ const keep = (
   const batch = { id: `batch ${lastId}`, cutAtMs: 0, denials, usage: [], crossings };
   const webhook = isTold ? receiver.webhook : undefined;
   const onError = (error: unknown) => void errors.push(error);
-  return keepRecords({ database: db.database, webhook, now, sums, onError }, batch);
+  return storeBatch({ database: db.database, webhook, now, sums, onError }, batch);
 };
 const attempts = async () => (await sql.query('select attempts from alerts')).rows.map((row) => row.attempts);
 const passSeconds = (seconds: number) =>
@@ -97,7 +97,7 @@ describe('the webhook', () => {
     await Promise.all([keep([crossingOf('a')]), keep([crossingOf('a')]), keep([crossingOf('a')])]);
     await send();
     expect(receiver.received).toHaveLength(1);
-    expect(counted()).toEqual({ 'webhook\tdue': 1, 'webhook\tsent': 1 });
+    expect(counted()).toEqual({ 'webhookMessages\tdue': 1, 'webhookMessages\tsent': 1 });
   });
 
   it('gets one message for each threshold, window and subject', async () => {
@@ -161,7 +161,7 @@ describe('a message that the webhook does not accept', () => {
     await keep(Array.from({ length: 50 }, (_, i) => crossingOf(`${i}`)));
     expect(receiver.received).toHaveLength(6);
     expect((await attempts()).filter((count) => count === 0)).toHaveLength(44);
-    expect(counted()).toEqual({ 'webhook\tdue': 50, 'webhook\tfailed': 6 });
+    expect(counted()).toEqual({ 'webhookMessages\tdue': 50, 'webhookMessages\tfailed': 6 });
   });
 
   it('is no longer sent after a day', async () => {

@@ -4,8 +4,7 @@ import type { MetricsBatch, MetricsStore } from '../../src/core/ports/region.ts'
 import { createCollected } from '../../src/core/telemetry/metrics.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createMetricsStore } from '../../src/redis/metrics-store.ts';
-import type { Flush } from '../../src/telemetry/flush.ts';
-import { createMetricsFlush } from '../../src/telemetry/flush.ts';
+import { createFlush, createSubjects } from '../../src/telemetry/flush.ts';
 import { createTelemetry } from '../../src/telemetry/telemetry.ts';
 import { startUpstash, type Upstash } from '../redis/lua-engine.ts';
 import { decisionOf, EVERY_MS, START_MS } from './harness.ts';
@@ -19,25 +18,28 @@ beforeAll(async () => {
 afterAll(() => upstash.stop());
 afterEach(() => void vi.useRealTimers());
 
-/** What one isolate hands over in some minutes, on a clock of the test. */
+/** What one isolate flushes in some minutes, on a clock of the test. */
 async function flushed(requestsASecond: number): Promise<{ batches: MetricsBatch[]; requests: number }> {
   vi.useFakeTimers({ now: START_MS });
   const now = () => Date.now();
   const collected = createCollected();
   const later: Promise<unknown>[] = [];
   const batches: MetricsBatch[] = [];
-  const pointer: MetricsStore = {
+  const store: MetricsStore = {
     async flush(batch) {
       batches.push(batch);
       return [];
     },
     read: () => Promise.reject(new Error('nobody reads here')),
   };
-  const flush: Flush = createMetricsFlush({
+  const flush = createFlush({
     ...collected,
     isolateId: () => `isolate-${requestsASecond}`,
-    boards: new Map([['us', pointer]]),
-    records: { send: () => Promise.reject(new Error('no region fails here')) },
+    stores: new Map([['us', store]]),
+    send: async () => {},
+    createId: () => 'unused',
+    subjects: createSubjects({ isHashed: false, key: 'a key of the test' }),
+    onDenied: () => {},
     now,
     onError: () => {},
   });
@@ -67,9 +69,9 @@ async function flushed(requestsASecond: number): Promise<{ batches: MetricsBatch
 /** What the batches of such an isolate cost on a real Redis. */
 async function play(requestsASecond: number): Promise<{ commands: number; requests: number }> {
   const { batches, requests } = await flushed(requestsASecond);
-  const pointer = createMetricsStore(createClient({ url: upstash.gateway.url, token: 'token' }));
+  const store = createMetricsStore(createClient({ url: upstash.gateway.url, token: 'token' }));
   const before = (await upstash.gateway.stats()).billed;
-  for (const batch of batches) await pointer.flush(batch, AbortSignal.timeout(5_000));
+  for (const batch of batches) await store.flush(batch, AbortSignal.timeout(5_000));
   return { commands: (await upstash.gateway.stats()).billed - before, requests };
 }
 

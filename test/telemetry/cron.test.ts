@@ -4,7 +4,7 @@ import { json } from 'node:stream/consumers';
 import { describe, expect, it } from 'vitest';
 import { close, LOOPBACK, listen } from '../../local/ports.ts';
 import { createClient } from '../../src/redis/client.ts';
-import { createMetricsStore } from '../../src/redis/metrics-store.ts';
+import { createMetricsStores } from '../../src/redis/metrics-store.ts';
 import { OtlpError, pushOtlp, type toOtlp } from '../../src/telemetry/exports.ts';
 import { readFleet } from '../../src/telemetry/fleet.ts';
 import { deleteOld } from '../../src/telemetry/store.ts';
@@ -47,20 +47,21 @@ interface Posted {
 }
 
 describe('metrics', () => {
-  const boards = () =>
-    regions().map(({ name, gateway }) => ({
-      name,
-      metrics: createMetricsStore(createClient({ url: gateway.url, token: 'token' })),
-    }));
+  const stores = () =>
+    createMetricsStores(
+      new Map(
+        regions().map(({ name, gateway }) => [name, createClient({ url: gateway.url, token: 'token' })]),
+      ),
+    );
   const pushTo = (url: string) => async () =>
     pushOtlp(
       url,
-      await readFleet(boards(), { nowMs: NOON, deadlineMs: 250, signal: AbortSignal.timeout(30_000) }),
+      await readFleet(stores(), { nowMs: NOON, deadlineMs: 250, signal: AbortSignal.timeout(30_000) }),
       NOON,
     );
 
   it('of all regions are posted to the collector as OTLP, by every run', async () => {
-    for (const { metrics } of boards())
+    for (const metrics of stores().values())
       await metrics.flush(
         {
           isolateId: 'isolate',

@@ -6,7 +6,7 @@ import { decisionOf, openTelemetry, START_MS } from './harness.ts';
 const WINDOW_MS = 60_000;
 const RULE = { alertAt: [80, 100], windowSeconds: 60 } satisfies Partial<CompiledRule>;
 
-/** What is handed over after decisions under a limit of ten that leave this much. */
+/** What is flushed after decisions under a limit of ten that leave this much. */
 function open(isHashed = false) {
   const opened = openTelemetry({ isHashed });
   return {
@@ -127,7 +127,7 @@ it('a flood of subjects is noted up to a thousand at a time, and the others with
   for (const batch of isolate.records) expect(JSON.stringify(batch).length).toBeLessThan(128_000);
 });
 
-it('with SUBJECTS=hash an address is handed over as its hash', async () => {
+it('with SUBJECTS=hash an address is flushed as its hash', async () => {
   const isolate = open(true);
   isolate.leave(2);
   expect((await isolate.crossed()).map(({ subject }) => subject)).toEqual([

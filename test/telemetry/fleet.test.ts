@@ -20,19 +20,18 @@ const metricsOf = (
   isolateCount: Object.keys(reports).length,
   announced: `12.${'a'.repeat(16)}.${'b'.repeat(16)}`,
 });
-const regionOf = (name: string, found: RegionMetrics | undefined) => ({
-  name,
-  metrics: {
-    flush: async () => [],
-    read: async () => found ?? Promise.reject(new Error('it does not answer')),
-  },
+const storeOf = (found: RegionMetrics | undefined) => ({
+  flush: async () => [],
+  read: async () => found ?? Promise.reject(new Error('it does not answer')),
 });
 type Found = Readonly<Record<string, RegionMetrics | undefined>>;
 const familiesOf = (found: Found, more: Partial<FleetOptions> = {}) =>
-  readFleet(
-    Object.entries(found).map(([name, metrics]) => regionOf(name, metrics)),
-    { nowMs: NOW_MS, deadlineMs: 250, signal: AbortSignal.timeout(1_000), ...more },
-  );
+  readFleet(new Map(Object.entries(found).map(([name, metrics]) => [name, storeOf(metrics)])), {
+    nowMs: NOW_MS,
+    deadlineMs: 250,
+    signal: AbortSignal.timeout(1_000),
+    ...more,
+  });
 const linesOf = async (found: Found, more?: Partial<FleetOptions>) =>
   toPrometheus(await familiesOf(found, more)).split('\n');
 
@@ -73,7 +72,7 @@ describe('the text for Prometheus', () => {
   });
 
   it('leaves out the sums of a region that does not answer, and reports the region as down', async () => {
-    const lines = await linesOf({ us: metricsOf({ 'billed\tus': 1 }), eu: undefined });
+    const lines = await linesOf({ us: metricsOf({ 'billedCommands\tus': 1 }), eu: undefined });
     expect(lines).toContain('weir_region_up{region="us"} 1');
     expect(lines).toContain('weir_region_up{region="eu"} 0');
     expect(lines.join()).not.toContain('store="eu"');
@@ -150,7 +149,7 @@ it('Postgres is not asked while all regions answer, except when it is awake anyw
 });
 
 it('OTLP has the same values as cumulative sums, gauges and histograms', async () => {
-  const sums = { 'billed\tus': 7, 'decision\tb1': 2, 'decision\tb12': 1, 'decision\tsum': 1_500_000 };
+  const sums = { 'billedCommands\tus': 7, 'decision\tb1': 2, 'decision\tb12': 1, 'decision\tsum': 1_500_000 };
   const { resourceMetrics } = toOtlp(await familiesOf({ us: metricsOf(sums) }), NOW_MS);
   const metrics = resourceMetrics[0]?.scopeMetrics[0]?.metrics ?? [];
   const attributes = (pairs: Record<string, string>) =>

@@ -1,12 +1,15 @@
-// An isolate's telemetry on a clock that the test sets, with boards and a sink that behave on command.
+// An isolate's telemetry on a clock that the test sets, with stores and a sink that behave on command.
 import type { CountedDecision, Decision } from '../../src/core/decision.ts';
 import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
 import type { MetricsBatch, MetricsStore } from '../../src/core/ports/region.ts';
 import type { DecidedRequest } from '../../src/core/ports/telemetry.ts';
 import { createCollected } from '../../src/core/telemetry/metrics.ts';
-import type { DeniedSample, RecordBatch } from '../../src/telemetry/flush.ts';
-import { createFlush } from '../../src/telemetry/flush.ts';
-import { createSubjects } from '../../src/telemetry/subjects.ts';
+import {
+  createFlush,
+  createSubjects,
+  type DenialSample,
+  type RecordBatch,
+} from '../../src/telemetry/flush.ts';
 import { createTelemetry } from '../../src/telemetry/telemetry.ts';
 import { createCheck } from '../limiter/limiter-harness.ts';
 
@@ -25,12 +28,12 @@ export function openTelemetry({ isHashed = false, regions = ['us'] }: Situation 
   const records: RecordBatch[] = [];
   /** The id of the batch in each attempt, whether it was taken or not. */
   const tried: string[] = [];
-  const samples: DeniedSample[] = [];
+  const samples: DenialSample[] = [];
   const errors: unknown[] = [];
   const later: Promise<unknown>[] = [];
   const collected = createCollected();
   const { sums } = collected;
-  const boardOf = (region: string): MetricsStore => ({
+  const storeOf = (region: string): MetricsStore => ({
     async flush(batch) {
       if (isDown.has(region)) throw new Error(`${region} is down`);
       batches.push({ ...batch, region });
@@ -42,14 +45,13 @@ export function openTelemetry({ isHashed = false, regions = ['us'] }: Situation 
   const flush = createFlush({
     ...collected,
     isolateId: () => 'isolate-1',
-    boards: new Map(regions.map((name) => [name, boardOf(name)])),
-    records: {
-      async send(batch) {
-        tried.push(batch.id);
-        if (state.isQueueDown) throw new Error('the queue is down');
-        records.push(batch);
-      },
+    stores: new Map(regions.map((name) => [name, storeOf(name)])),
+    async send(batch) {
+      tried.push(batch.id);
+      if (state.isQueueDown) throw new Error('the queue is down');
+      records.push(batch);
     },
+    createId: () => crypto.randomUUID(),
     subjects: createSubjects({ isHashed, key: 'a key of the test' }),
     now,
     onDenied: (sample) => void samples.push(sample),
@@ -75,8 +77,8 @@ export function openTelemetry({ isHashed = false, regions = ['us'] }: Situation 
     samples,
     errors,
     later,
-    flush: () => telemetry.flushNow(flushRegions),
-    /** Hands over as after a response. */
+    flush: () => flush(flushRegions, telemetry.report()),
+    /** Flushes as after a response. */
     respond: () => telemetry.flush(flushRegions, (work) => void later.push(work)),
     decide: (changes: Partial<DecidedRequest> = {}) =>
       telemetry.decided({
@@ -87,8 +89,8 @@ export function openTelemetry({ isHashed = false, regions = ['us'] }: Situation 
         startedAtMs: state.nowMs,
         ...changes,
       }),
-    /** Everything that was handed over, by series. */
-    handed() {
+    /** Everything that was flushed, by series. */
+    flushed() {
       const total: Record<string, number> = {};
       for (const [series, amount] of batches.flatMap((batch) => batch.sums))
         total[series] = (total[series] ?? 0) + amount;

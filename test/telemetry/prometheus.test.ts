@@ -98,7 +98,7 @@ const numberAt = async (expression: string, atSeconds?: number): Promise<number>
   Number((await prometheus.query(expression, atSeconds))[0]?.value[1] ?? 0);
 const metricsText = async () => (await fetch(`${next()}/_weir/metrics`, { headers: AUTHORIZATION })).text();
 
-it('increase() is the number of requests, minus at most those that a killed isolate had not handed over', async () => {
+it('increase() is the number of requests, minus at most those that a killed isolate had not flushed', async () => {
   for (const region of ['us', 'eu']) await send(6, '/small', region);
   await expect.poll(() => numberAt(TOTAL)).toBe(12);
   const startSeconds = Date.now() / 1_000;
@@ -107,7 +107,7 @@ it('increase() is the number of requests, minus at most those that a killed isol
 
   await send(REQUESTS, '/small');
   await expect.poll(() => numberAt(TOTAL)).toBe(12 + REQUESTS);
-  // Only the last third of these can be lost: what the killed isolate has counted and not handed over.
+  // Only the last third of these can be lost: what the killed isolate has counted and not flushed.
   await send(30, '/small');
   await killOne();
   await send(REQUESTS, '/small', 'eu');
@@ -169,7 +169,7 @@ it('every panel of the dashboard has data', async () => {
 });
 
 it('a region that does not answer is left out and reported as down, and the others stay', async () => {
-  // An isolate hands over to the nearest region of the request that it has just answered.
+  // An isolate flushes to the nearest region of the request that it has just answered.
   const metricsAfterOneOf = async (region: string) => {
     await send(1, '/small', region);
     return metricsText();

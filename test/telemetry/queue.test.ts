@@ -77,7 +77,7 @@ describe.each([
     const before = weir.stack.neon.failedCount();
     await weir.stack.neon.faults.set({ status: 503 });
     await sendAll(ip, 5);
-    // Both isolates have tried to hand over, in vain.
+    // Both isolates have tried to flush, in vain.
     await expect.poll(() => weir.stack.neon.failedCount()).toBeGreaterThanOrEqual(before + 2);
     await weir.stack.neon.faults.clear();
     // An isolate tries again with its next request.
@@ -120,7 +120,7 @@ describe.each([
 /** Three denials of one caller, just now. */
 function batchOf(subject: string) {
   const atMs = Math.floor(Date.now() / 60_000) * 60_000;
-  const denial = { atMs, ruleId: 'r', ruleName: 'two', scope: 'ip', subject, route: 'default', count: 3 };
+  const denial = { atMs, ruleId: 'r', ruleName: 'two', scope: 'ip', subject, count: 3 };
   return { id: crypto.randomUUID(), cutAtMs: Date.now(), denials: [denial], usage: [] };
 }
 

@@ -151,7 +151,7 @@ function play(
 }
 
 /** In the form of `sent`. */
-function recorded({ records, handed }: ReturnType<typeof openTelemetry>): Map<string, number> {
+function recorded({ records, flushed }: ReturnType<typeof openTelemetry>): Map<string, number> {
   const found = new Map<string, number>();
   for (const { denials, usage } of records) {
     for (const { atMs, ruleId, scope, subject, count } of denials)
@@ -162,7 +162,7 @@ function recorded({ records, handed }: ReturnType<typeof openTelemetry>): Map<st
       add(found, `${name} cost`, cost);
     }
   }
-  for (const [series, amount] of Object.entries(handed())) {
+  for (const [series, amount] of Object.entries(flushed())) {
     const [metric, ...labels] = series.split('\t');
     if (metric === 'checks') add(found, `checks ${labels.join(' ')}`, amount);
     if (metric === 'requests') add(found, `requests ${labels[2]}`, amount);

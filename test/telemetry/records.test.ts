@@ -2,15 +2,15 @@
 // no count is lost.
 import { describe, expect, it } from 'vitest';
 import { MAX_NAMED } from '../../src/core/telemetry/records.ts';
-import type { RecordBatch } from '../../src/telemetry/flush.ts';
-import { countOf } from '../../src/telemetry/flush.ts';
+import { countDenials, type RecordBatch } from '../../src/telemetry/flush.ts';
 import { rounds } from '../rounds.ts';
 import { decisionOf, openTelemetry } from './harness.ts';
 
 const MINUTE_MS = 60_000;
 const denied = decisionOf({ allowed: false, remaining: 0 });
 const callerAt = (ip: string) => ({ ip, address: ip });
-const countAll = (batches: readonly RecordBatch[]) => batches.reduce((sum, one) => sum + countOf(one), 0);
+const countAll = (batches: readonly RecordBatch[]) =>
+  batches.reduce((sum, one) => sum + countDenials(one), 0);
 
 describe('denials', () => {
   it('are summed up by minute, rule and subject', async () => {
@@ -24,8 +24,8 @@ describe('denials', () => {
     const rows = records.flatMap(({ denials }) => denials);
     expect(rows.map(({ atMs, ruleName, subject, count }) => [atMs, ruleName, subject, count])).toEqual([
       [1_800_000_000_000, 'search', '10.0.0.1', 3],
-      [1_800_000_000_000, 'search', '10.0.0.2', 1],
       [1_800_000_000_000, 'login', '10.0.0.1', 1],
+      [1_800_000_000_000, 'search', '10.0.0.2', 1],
       [1_800_000_060_000, 'search', '10.0.0.1', 1],
     ]);
   });
@@ -52,7 +52,7 @@ describe('denials', () => {
 
   it('of a flood take a bounded number of rows and messages, and all are counted', async () => {
     const [requests, subjects] = [rounds(50_000, 1_000_000), rounds(5_000, 100_000)];
-    const { state, decide, flush, records, handed } = openTelemetry();
+    const { state, decide, flush, records, flushed } = openTelemetry();
     for (let i = 0; i < requests; i += 1) {
       decide({ decision: denied, caller: callerAt(`10.${i % subjects}`) });
       // Each fifth takes ten seconds.
@@ -64,7 +64,7 @@ describe('denials', () => {
     await flush();
     const rows = records.flatMap(({ denials }) => denials);
     expect(countAll(records)).toBe(requests);
-    expect(handed()).toMatchObject({ denialsHanded: requests });
+    expect(flushed()).toMatchObject({ denialsFlushed: requests });
     // Two thousand subjects in one minute, and the others together, at each of five times.
     expect(rows.length).toBeLessThanOrEqual(5 * (MAX_NAMED + 1));
     expect(records.length).toBeLessThanOrEqual(5 * 5);
@@ -75,7 +75,7 @@ describe('denials', () => {
     );
   });
 
-  it('are counted in bounded memory while they cannot be handed over, and all are counted', async () => {
+  it('are counted in bounded memory while they cannot be flushed, and all are counted', async () => {
     const { state, decide, flush, records } = openTelemetry();
     state.isQueueDown = true;
     for (let minute = 0; minute < 10; minute += 1) {
@@ -93,7 +93,7 @@ describe('denials', () => {
     expect(rows.some(({ ruleId }) => ruleId === 'other')).toBe(true);
   });
 
-  it('keep their batch and its id until it is taken, and are handed over once', async () => {
+  it('keep their batch and its id until it is taken, and are flushed once', async () => {
     const { state, decide, flush, records, tried, errors } = openTelemetry();
     state.isQueueDown = true;
     decide({ decision: denied });
@@ -181,7 +181,7 @@ describe('usage', () => {
     expect(all.find(({ userId }) => userId === 'other')?.requests).toBe(500);
   });
 
-  it('takes bounded memory while it cannot be handed over, and totals stay exact with and without a rule', async () => {
+  it('takes bounded memory while it cannot be flushed, and totals stay exact with and without a rule', async () => {
     const { state, decide, flush, records } = openTelemetry();
     state.isQueueDown = true;
     const [hours, callers] = [5, MAX_NAMED + 500];

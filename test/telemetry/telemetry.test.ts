@@ -1,4 +1,4 @@
-// What an isolate counts, and when it hands that over.
+// What an isolate counts, and when it flushes that.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { createRandom } from '../../local/random.ts';
 import type { Decision } from '../../src/core/decision.ts';
@@ -15,10 +15,10 @@ describe('a decision is counted', () => {
     ['unverified', { kind: 'unverified', allowed: false, credential: 'token', ...rules }],
     ['degraded', { kind: 'degraded', allowed: true, reason: 'timeout', fallback: 'open' }],
   ])('as %s, by nearest region and route', async (result, decision) => {
-    const { decide, flush, handed } = openTelemetry();
+    const { decide, flush, flushed } = openTelemetry();
     decide({ decision });
     await flush();
-    expect(handed()).toMatchObject({ [`requests\tus\tdefault\t${result}`]: 1 });
+    expect(flushed()).toMatchObject({ [`requests\tus\tdefault\t${result}`]: 1 });
   });
 
   it.each([
@@ -27,17 +27,17 @@ describe('a decision is counted', () => {
     ['denied', decisionOf({ allowed: false, remaining: 0 })],
     ['would-deny', decisionOf({ allowed: false, isShadow: true })],
   ])('by the result of each rule: %s', async (result, decision) => {
-    const { decide, flush, handed } = openTelemetry();
+    const { decide, flush, flushed } = openTelemetry();
     decide({ decision });
     await flush();
-    expect(handed()).toMatchObject({ [`checks\tsearch\t${result}`]: 1 });
+    expect(flushed()).toMatchObject({ [`checks\tsearch\t${result}`]: 1 });
   });
 
   it('with the time that it took, in the smallest bucket that fits', async () => {
-    const { state, decide, flush, handed } = openTelemetry();
+    const { state, decide, flush, flushed } = openTelemetry();
     for (const tookMs of [0, 0.25, 0.26, 10, 1_001]) decide({ startedAtMs: state.nowMs - tookMs });
     await flush();
-    expect(handed()).toMatchObject({
+    expect(flushed()).toMatchObject({
       'decision\tb0': 2,
       'decision\tb1': 1,
       'decision\tb5': 1,
@@ -47,12 +47,12 @@ describe('a decision is counted', () => {
   });
 
   it('with the step and the reason, if it was degraded', async () => {
-    const { decide, flush, handed } = openTelemetry();
+    const { decide, flush, flushed } = openTelemetry();
     decide({ incident: { reason: 'timeout', fallback: 'open' } });
     decide({ incident: { reason: 'breaker-open', fallback: 'next-region' } });
     decide({ incident: { reason: 'stale-rules' } });
     await flush();
-    expect(handed()).toMatchObject({
+    expect(flushed()).toMatchObject({
       'fallback\topen\ttimeout': 1,
       'fallback\tnext-region\tbreaker-open': 1,
       'fallback\tnone\tstale-rules': 1,
@@ -93,7 +93,7 @@ describe('an isolate reports', () => {
   });
 });
 
-describe('metrics are handed over', () => {
+describe('metrics are flushed', () => {
   beforeEach(() => void vi.useFakeTimers());
   afterEach(() => void vi.useRealTimers());
 
@@ -141,7 +141,7 @@ describe('metrics are handed over', () => {
 
 describe('a region that does not answer', () => {
   it('gets the same batch again, under the same number, when it is back', async () => {
-    const { isDown, decide, flush, batches, errors, handed } = openTelemetry({ regions: ['us', 'eu'] });
+    const { isDown, decide, flush, batches, errors, flushed } = openTelemetry({ regions: ['us', 'eu'] });
     isDown.add('us').add('eu');
     decide();
     await flush();
@@ -152,7 +152,7 @@ describe('a region that does not answer', () => {
     await flush();
     await flush();
     expect(batches.map(({ number }) => number)).toEqual([1, 2]);
-    expect(handed()).toMatchObject({ 'requests\tus\tdefault\tadmitted': 2 });
+    expect(flushed()).toMatchObject({ 'requests\tus\tdefault\tadmitted': 2 });
     expect(errors).toHaveLength(3);
   });
 
@@ -175,14 +175,14 @@ describe('a region that does not answer', () => {
   });
 
   it('never gets a batch that was not confirmed for fifty minutes, and the loss is counted', async () => {
-    const { state, isDown, decide, flush, handed } = openTelemetry();
+    const { state, isDown, decide, flush, flushed } = openTelemetry();
     isDown.add('us');
     decide();
     await flush();
     state.nowMs += 50 * 60_000;
     isDown.clear();
     await flush();
-    expect(handed()).toEqual({ batchesLost: 1 });
+    expect(flushed()).toEqual({ metricsLost: 1 });
   });
 });
 
@@ -220,7 +220,7 @@ describe('while no region answers', () => {
     telemetry.state.breakers = {};
     telemetry.decide();
     await telemetry.flush();
-    expect(telemetry.handed()[REQUESTS]).toBe(1);
+    expect(telemetry.flushed()[REQUESTS]).toBe(1);
     telemetry.state.isQueueDown = false;
     await telemetry.flush();
     expect(inPostgres(telemetry)).toEqual([[REQUESTS, 1]]);
@@ -249,6 +249,6 @@ describe('while no region answers', () => {
     for (let i = 0; i < 3; i += 1) await telemetry.flush();
     const stored = inPostgres(telemetry).reduce((sum, [, amount]) => sum + amount, 0);
     expect(stored).toBeGreaterThan(10);
-    expect(stored + (telemetry.handed()[REQUESTS] ?? 0)).toBe(ROUNDS);
+    expect(stored + (telemetry.flushed()[REQUESTS] ?? 0)).toBe(ROUNDS);
   });
 });

@@ -3,9 +3,8 @@
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createMetricSums } from '../../src/core/telemetry/metrics.ts';
-import { createConsumer, type QueuedMessage } from '../../src/telemetry/consumer.ts';
 import type { RecordBatch } from '../../src/telemetry/flush.ts';
-import { deleteOld, writeRecords } from '../../src/telemetry/store.ts';
+import { createConsumer, deleteOld, type QueuedMessage, storeBatch } from '../../src/telemetry/store.ts';
 import { startDatabase, type TestDatabase } from '../rules/database.ts';
 
 const MINUTE_MS = Date.UTC(2030, 0, 1, 12, 30);
@@ -25,7 +24,7 @@ afterAll(async () => {
 beforeEach(() => sql.query('delete from events; delete from usage; delete from record_batches'));
 
 const denialOf = (subject: string, count: number) =>
-  ({ atMs: MINUTE_MS, ruleId: 'r', ruleName: 'search', scope: 'ip', subject, route: 'x', count }) as const;
+  ({ atMs: MINUTE_MS, ruleId: 'r', ruleName: 'search', scope: 'ip', subject, count }) as const;
 const usageOf = (userId: string, requests: number) => {
   const caller = { tenantId: 'acme', userId, apiKeyId: '', ruleId: '' };
   return { ...caller, atMs: HOUR_MS, requests, cost: 2 * requests };
@@ -44,59 +43,69 @@ const totals = async () => {
   return rows[0];
 };
 
-const isNew = async (batch: RecordBatch) => (await writeRecords(db.database, batch)).isNew;
+const sums = createMetricSums();
+const write = (batch: RecordBatch) =>
+  storeBatch(
+    {
+      database: db.database,
+      webhook: undefined,
+      now: () => MINUTE_MS + 20_000,
+      sums,
+      onError: (error) => expect.fail(String(error)),
+    },
+    batch,
+  );
 
 describe('a batch', () => {
   it('is added to the row of the same minute, rule and subject', async () => {
-    expect(await writeRecords(db.database, batchOf('one'))).toMatchObject({ isNew: true });
-    expect(await writeRecords(db.database, batchOf('two'))).toMatchObject({ isNew: true });
+    expect(await write(batchOf('one'))).toBe(true);
+    expect(await write(batchOf('two'))).toBe(true);
     expect(await totals()).toEqual({ denied: 10, rows: 2, used: 10, cost: 20 });
     const { rows } = await sql.query('select at, rule_name, scope from events limit 1');
     expect(rows[0]).toEqual({ at: new Date(MINUTE_MS), rule_name: 'search', scope: 'ip' });
   });
 
   it('that is delivered again is not added again, even if both come at the same time', async () => {
-    const fresh = await Promise.all([1, 2, 3].map(() => isNew(batchOf('one'))));
+    const fresh = await Promise.all([1, 2, 3].map(() => write(batchOf('one'))));
     expect(fresh.filter(Boolean)).toHaveLength(1);
-    expect(await writeRecords(db.database, batchOf('one'))).toMatchObject({ isNew: false });
+    expect(await write(batchOf('one'))).toBe(false);
     expect(await totals()).toMatchObject({ denied: 5, used: 5 });
   });
 
   it('may name one row twice, and may correct a cost downwards', async () => {
     const twice = [denialOf('10.0.0.1', 2), denialOf('10.0.0.1', 3)];
-    await writeRecords(db.database, batchOf('one', { denials: twice, usage: [usageOf('ann', 5)] }));
+    await write(batchOf('one', { denials: twice, usage: [usageOf('ann', 5)] }));
     const refund = { ...usageOf('ann', 0), cost: -4 };
-    await writeRecords(db.database, batchOf('two', { denials: [], usage: [refund] }));
+    await write(batchOf('two', { denials: [], usage: [refund] }));
     expect(await totals()).toEqual({ denied: 5, rows: 1, used: 5, cost: 6 });
   });
 
   it('of many rows in any order causes no deadlock with another one', async () => {
     const many = Array.from({ length: 500 }, (_, i) => denialOf(`10.0.${i}`, 1));
     const orders = [many, many.toReversed(), many.toSorted(() => 0.5 - Math.random()), many.toReversed()];
-    await Promise.all(orders.map((denials, i) => writeRecords(db.database, batchOf(`${i}`, { denials }))));
+    await Promise.all(orders.map((denials, i) => write(batchOf(`${i}`, { denials }))));
     expect(await totals()).toMatchObject({ denied: 2_000, rows: 500 });
   });
 
   it('is written whole or not at all', async () => {
     const bad = [denialOf('10.0.0.1', 2), denialOf('10.0.0.2', 0)];
-    await expect(writeRecords(db.database, batchOf('one', { denials: bad }))).rejects.toThrow();
+    await expect(write(batchOf('one', { denials: bad }))).rejects.toThrow();
     expect(await totals()).toMatchObject({ denied: 0, used: 0 });
-    await writeRecords(db.database, batchOf('one'));
+    await write(batchOf('one'));
     expect(await totals()).toMatchObject({ denied: 5 });
   });
 });
 
 describe('the consumer of the queue', () => {
-  function open(write = isNew) {
+  function open(toPostgres: (batch: RecordBatch) => Promise<unknown> = write) {
     const done: string[] = [];
     const errors: unknown[] = [];
-    const sums = createMetricSums();
+    sums.take(1_000);
     const consume = createConsumer({
-      write,
-      now: () => MINUTE_MS + 20_000,
+      write: toPostgres,
       sums,
       retrySeconds: 10,
-      flush: async () => void done.push('handed over'),
+      flush: async () => void done.push('flushed'),
       onError: (error) => void errors.push(error),
     });
     const messageOf = (body: unknown, attempts = 1): QueuedMessage => ({
@@ -105,13 +114,13 @@ describe('the consumer of the queue', () => {
       ack: () => void done.push('ack'),
       retry: (options) => void done.push(`retry in ${options?.delaySeconds}`),
     });
-    return { consume, messageOf, done, errors, sums };
+    return { consume, messageOf, done, errors };
   }
 
-  it('acknowledges written batches, and hands over their number and delay', async () => {
-    const { consume, messageOf, done, sums } = open();
+  it('acknowledges written batches, and counts their denials and delay', async () => {
+    const { consume, messageOf, done } = open();
     await consume({ queue: 'weir-records', messages: ['a', 'b'].map((id) => messageOf(batchOf(id))) });
-    expect(done).toEqual(['ack', 'ack', 'handed over']);
+    expect(done).toEqual(['ack', 'ack', 'flushed']);
     expect(Object.fromEntries(sums.take(10))).toEqual({
       'recordsLag\tb2': 2,
       'recordsLag\tsum': 40_000_000,
@@ -124,7 +133,7 @@ describe('the consumer of the queue', () => {
     const messages = ['a', 'b', 'c'].map((id) => messageOf(batchOf(id)));
     const killed = open(async (batch) => {
       if (batch.id === 'b') throw new Error('killed');
-      return isNew(batch);
+      return write(batch);
     });
     await killed.consume({ queue: 'weir-records', messages: messages.slice(0, 2) });
     await consume({ queue: 'weir-records', messages });
@@ -140,19 +149,19 @@ describe('the consumer of the queue', () => {
   });
 
   it('counts a batch of the dead-letter queue once, and writes it', async () => {
-    const { consume, messageOf, done, sums } = open();
+    const { consume, messageOf, done } = open();
     await consume({
       queue: 'weir-records-dead',
       messages: [messageOf(batchOf('a')), messageOf(batchOf('b'), 2)],
     });
-    expect(done).toEqual(['ack', 'ack', 'handed over']);
+    expect(done).toEqual(['ack', 'ack', 'flushed']);
     expect(Object.fromEntries(sums.take(10))).toMatchObject({ deadLetters: 1, denialsWritten: 10 });
   });
 
   it('drops a message that is not a batch, and reports it', async () => {
     const { consume, messageOf, done, errors } = open();
     await consume({ queue: 'weir-records', messages: ['x', null, { id: 1 }].map((body) => messageOf(body)) });
-    expect(done).toEqual(['ack', 'ack', 'ack', 'handed over']);
+    expect(done).toEqual(['ack', 'ack', 'ack', 'flushed']);
     expect(errors).toHaveLength(3);
   });
 });
@@ -182,8 +191,8 @@ describe('old records', () => {
     const nowMs = Date.UTC(2030, 0, 31, 12);
     const deleted = await deleteOld(db.database, { eventsDays: 30, usageDays: 365, nowMs });
     expect(deleted).toEqual({
-      ...{ events: 6_000, usage: 1, alerts: 1, batches: 1 },
-      ...{ metrics: 1, reports: 1 },
+      ...{ events: 6_000, usage: 1, alerts: 1, record_batches: 1 },
+      ...{ metric_sums: 1, isolate_reports: 1 },
     });
     expect((await totals()).rows).toBe(6);
   });

@@ -199,7 +199,7 @@ export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
     const { by, since: sinceMs, limit, cursor, format } = c.req.valid('query');
     const { from, to, offset } = offsetOf(cursor, { from: new Date(now() - sinceMs), to: new Date(now()) });
     const found = await readViolators(database, { by, from, to, limit: limit + 1, offset });
-    const items = found.slice(0, limit).map((row) => ({ ...row, lastAt: row.lastAt.toISOString() }));
+    const items = found.slice(0, limit);
     const next = found.length > limit ? toOffset(offset + limit, { from, to }) : null;
     return format === 'csv'
       ? csv(toCsv(by === 'all' ? ['scope', ...VIOLATOR_COLUMNS] : VIOLATOR_COLUMNS, items), next)
@@ -218,9 +218,7 @@ export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
       after,
       limit: limit + 1,
     });
-    const items = found
-      .slice(0, limit)
-      .map((row) => ({ ...row, scope: row.scope as (typeof SCOPES)[number], at: row.at.toISOString() }));
+    const items = found.slice(0, limit);
     const last = found.length > limit ? items.at(-1) : undefined;
     const next = last ? toCursor([last.at, last.scope, last.ruleId, last.subject]) : null;
     return format === 'csv'
@@ -233,7 +231,7 @@ export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
     const longestMs = (step === 'minute' ? 2 : 31) * UNIT_MS.d;
     const from = new Date(now() - Math.min(sinceMs, longestMs));
     const to = new Date(now());
-    const found = await readDenialSeries(database, {
+    const items = await readDenialSeries(database, {
       from,
       to,
       step,
@@ -241,7 +239,6 @@ export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
       scope,
       subject: subject && scope ? await storedSubject(scope, subject) : subject,
     });
-    const items = found.map(({ at, count }) => ({ at: at.toISOString(), count }));
     return c.json({ from: from.toISOString(), to: to.toISOString(), items }, 200);
   });
 

@@ -49,7 +49,7 @@ const readTraffic = createRoute({
   security: [{ bearer: [] }],
   summary: 'What all isolates together have counted so far',
   description:
-    'Sums that only grow: ask twice, and the difference is the traffic between. Isolates hand over every ' +
+    'Sums that only grow: ask twice, and the difference is the traffic between. Isolates flush them every ' +
     'TELEMETRY_SECONDS. /_weir/metrics has the same for Prometheus.',
   responses: {
     200: { description: 'The sums', content: { 'application/json': { schema: trafficBody } } },

@@ -15,6 +15,19 @@ export interface Caller {
   readonly claims?: Claims | undefined;
 }
 
+/** Under which a caller's records are kept. An id that the caller does not have is ''. */
+export interface CallerIds {
+  readonly tenantId: string;
+  readonly userId: string;
+  readonly apiKeyId: string;
+}
+
+export const idsOf = ({ tenantId = '', userId = '', apiKeyId = '' }: Caller): CallerIds => ({
+  tenantId,
+  userId,
+  apiKeyId,
+});
+
 /** Claims of a token: names and short texts. */
 export type Claims = Readonly<Record<string, string>>;
 

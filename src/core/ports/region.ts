@@ -153,7 +153,7 @@ export const isIsolateCount = (value: unknown): value is number =>
 // The port to the metric sums of one region. Isolates add to them, and the metrics route reads them.
 
 export interface MetricsBatch {
-  /** The isolate that hands the batch over. */
+  /** The isolate that sends the batch. */
   readonly isolateId: string;
   /** Each batch of an isolate has its own number. A batch is added once, however often it is sent. */
   readonly number: number;

@@ -1,8 +1,8 @@
-// The port through which the gateway reports events. No request waits: events are counted in memory and handed over
-// after responses, now and then.
+// The port through which the gateway reports events. No request waits: events are counted in memory, and the isolate
+// flushes the sums after responses, now and then.
 
 import type { CheckResult, Decision, DegradedReason, Fallback } from '../decision.ts';
-import type { Caller } from '../matching/caller.ts';
+import type { Caller, CallerIds } from '../matching/caller.ts';
 import type { RuleCheck } from '../matching/plan.ts';
 
 export interface DecidedRequest {
@@ -32,10 +32,7 @@ export interface CheckedCall
 }
 
 /** Charges of a check for one subject, which a service has given back or settled. */
-export interface CorrectedUsage {
-  readonly tenantId: string;
-  readonly userId: string;
-  readonly apiKeyId: string;
+export interface CorrectedUsage extends CallerIds {
   readonly chargedAtMs: number;
   /** One for each rule. */
   readonly charges: readonly {
@@ -53,7 +50,7 @@ export interface AnsweredRequest extends Omit<DecidedRequest, 'region' | 'incide
   readonly isRefunded?: boolean | undefined;
 }
 
-/** A region that sums can be handed over to. */
+/** A region that can receive sums. */
 export interface FlushRegion {
   readonly name: string;
   readonly breaker: { state(nowMs: number): string };
@@ -68,7 +65,7 @@ export interface Telemetry {
   corrected(usage: CorrectedUsage): void;
   /** The origin has answered, or was not reached. */
   answered(request: AnsweredRequest): void;
-  /** Called last, with every response. Hands over sums that are due. */
+  /** Called last, with every response. Flushes sums that are due. */
   flush(regions: readonly FlushRegion[], afterResponse: AfterResponse): void;
 }
 

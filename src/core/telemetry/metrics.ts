@@ -1,16 +1,12 @@
-// What an isolate has counted since it last handed its sums over. It keeps a bounded number of names apart. Code that
-// adds to a series looks it up once and keeps it, because building its text for each request costs more.
+// What an isolate has counted since its last flush. It keeps a bounded number of names apart.
 
 import {
   type Crossings,
   createCrossings,
   createDenialSums,
   createUsageSums,
-  type Denial,
-  type DenialFields,
-  type Sums,
-  type Usage,
-  type UsageFields,
+  type DenialSums,
+  type UsageSums,
 } from './records.ts';
 
 // What Weir counts, and the names of the series. A series is one line of text: the metric, its labels in their order,
@@ -18,8 +14,6 @@ import {
 
 export interface Metric {
   readonly labels: readonly string[];
-  /** The position of the label that people name (a rule, a route). A bounded number of these names is kept apart. */
-  readonly named?: number;
   /** Of a histogram: the upper bounds of its buckets. */
   readonly boundsMs?: readonly number[];
 }
@@ -28,46 +22,43 @@ const DECISION_BOUNDS_MS = [0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_0
 const ORIGIN_BOUNDS_MS = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000];
 const LAG_BOUNDS_MS = [1_000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000];
 
+/** The public names follow from these: `redisErrors` is `weir_redis_errors_total`, and a histogram ends in `_seconds`. */
 const metrics = {
-  requests: { labels: ['region', 'route', 'result'], named: 1 },
-  checks: { labels: ['rule', 'result'], named: 0 },
+  requests: { labels: ['region', 'route', 'result'] },
+  checks: { labels: ['rule', 'result'] },
   checkCalls: { labels: ['region', 'result'] },
   decision: { labels: [], boundsMs: DECISION_BOUNDS_MS },
   redis: { labels: ['region'], boundsMs: DECISION_BOUNDS_MS },
   redisErrors: { labels: ['region', 'reason'] },
   fallback: { labels: ['step', 'reason'] },
-  origin: { labels: ['route'], named: 0, boundsMs: ORIGIN_BOUNDS_MS },
-  originResponses: { labels: ['route', 'class'], named: 0 },
-  billed: { labels: ['region'] },
-  denialsHanded: { labels: [] },
+  origin: { labels: ['route'], boundsMs: ORIGIN_BOUNDS_MS },
+  originResponses: { labels: ['route', 'class'] },
+  billedCommands: { labels: ['region'] },
+  denialsFlushed: { labels: [] },
   denialsWritten: { labels: [] },
   recordsLag: { labels: [], boundsMs: LAG_BOUNDS_MS },
   deadLetters: { labels: [] },
-  webhook: { labels: ['result'] },
-  batchesLost: { labels: [] },
+  webhookMessages: { labels: ['result'] },
+  metricsLost: { labels: [] },
 } satisfies Record<string, Metric>;
 
 export type MetricId = keyof typeof metrics;
 export const METRICS: Readonly<Record<MetricId, Metric>> = metrics;
-export const METRIC_IDS = Object.keys(metrics) as MetricId[];
 
 /** The label for names beyond the number that is kept apart. */
 export const OTHER = 'other';
 
 export const isMetricId = (text: string): text is MetricId => Object.hasOwn(metrics, text);
 
-/** The index of the bucket that a time falls into. */
-export function bucketOf(boundsMs: readonly number[], tookMs: number): number {
-  let place = 0;
-  while (place < boundsMs.length && tookMs > (boundsMs[place] ?? 0)) place += 1;
-  return place;
-}
+/** People choose the values of these labels. A bounded number of them is kept apart. */
+const isNameOf = (label: string | undefined): label is 'rule' | 'route' =>
+  label === 'rule' || label === 'route';
 
 /** The same series with `other` in the place of the name. */
 export function withoutName(series: string): string {
   const [id = '', ...values] = series.split('\t');
-  const { named } = isMetricId(id) ? METRICS[id] : { named: undefined };
-  return [id, ...values.map((value, place) => (place === named ? OTHER : value))].join('\t');
+  const labels = isMetricId(id) ? METRICS[id].labels : [];
+  return [id, ...values.map((value, place) => (isNameOf(labels[place]) ? OTHER : value))].join('\t');
 }
 
 export const isNamed = (series: string): boolean => withoutName(series) !== series;
@@ -84,13 +75,10 @@ export interface HistogramSeries {
 }
 
 export interface MetricSums {
-  /** The number of series with an amount to hand over. */
+  /** The number of series with an amount to flush. */
   readonly size: number;
-  /** Callers that add often should keep the result. */
   counter(metric: MetricId, ...labels: string[]): CounterSeries;
   histogram(metric: MetricId, ...labels: string[]): HistogramSeries;
-  /** A name that may be used as a label; `other` once there are too many. */
-  nameOf(kind: 'rule' | 'route', name: string): string;
   /** Removes and returns at most `most` series, oldest first. */
   take(most: number): [series: string, amount: number][];
   /** Adds sums that a region has refused under their names. They count under `other`. */
@@ -106,7 +94,6 @@ export function createMetricSums(): MetricSums {
   const sums = new Map<string, Sum>();
   /** The sums above 0. The sum that rose above 0 first comes first. */
   let due: Sum[] = [];
-  const names = { rule: new Set<string>(), route: new Set<string>() };
 
   const create = (series: string): Sum => ({
     series,
@@ -122,35 +109,29 @@ export function createMetricSums(): MetricSums {
     sums.set(series, sum);
     return sum;
   };
-  const seriesOf = (metric: MetricId, labels: readonly string[]) => [metric, ...labels].join('\t');
+  const histogramOf = (series: string, { boundsMs = [] }: Metric): HistogramSeries => {
+    const buckets = [...boundsMs, Number.POSITIVE_INFINITY].map((_, place) => sumOf(`${series}\tb${place}`));
+    const sum = sumOf(`${series}\tsum`);
+    return {
+      observe(tookMs) {
+        let place = 0;
+        while (place < boundsMs.length && tookMs > (boundsMs[place] ?? 0)) place += 1;
+        buckets[place]?.add();
+        // Microseconds, so that sums are whole numbers.
+        if (tookMs > 0) sum.add(Math.round(tookMs * 1_000));
+      },
+    };
+  };
+  const names = { rule: new Set<string>(), route: new Set<string>() };
+  const counters = createTree(names, sumOf);
+  const histograms = createTree(names, histogramOf);
 
   return {
     get size() {
       return due.length;
     },
-    counter: (metric, ...labels) => sumOf(seriesOf(metric, labels)),
-    histogram(metric, ...labels) {
-      const { boundsMs = [] } = METRICS[metric];
-      const series = seriesOf(metric, labels);
-      const buckets = [...boundsMs, Number.POSITIVE_INFINITY].map((_, place) =>
-        sumOf(`${series}\tb${place}`),
-      );
-      const sum = sumOf(`${series}\tsum`);
-      return {
-        observe(tookMs) {
-          buckets[bucketOf(boundsMs, tookMs)]?.add();
-          // Microseconds, so that sums are whole numbers.
-          if (tookMs > 0) sum.add(Math.round(tookMs * 1_000));
-        },
-      };
-    },
-    nameOf(kind, name) {
-      const known = names[kind];
-      if (known.has(name)) return name;
-      if (known.size >= MAX_NAMES) return OTHER;
-      known.add(name);
-      return name;
-    },
+    counter: (metric, ...labels) => counters(metric, labels),
+    histogram: (metric, ...labels) => histograms(metric, labels),
     take(most) {
       const taken = due.slice(0, most).map((sum): [string, number] => [sum.series, sum.amount]);
       for (const sum of due.slice(0, most)) sum.amount = 0;
@@ -163,12 +144,49 @@ export function createMetricSums(): MetricSums {
   };
 }
 
-// All that an isolate has counted and not handed over yet.
+interface Branch<Series> {
+  readonly text: string;
+  readonly branches: Map<string, Branch<Series>>;
+  series: Series | undefined;
+}
+
+/** Finds a series by its labels, step by step: building its text for each request would cost more. */
+function createTree<Series>(
+  names: Readonly<Record<'rule' | 'route', Set<string>>>,
+  create: (text: string, metric: Metric) => Series,
+) {
+  const branchAt = (text: string): Branch<Series> => ({ text, branches: new Map(), series: undefined });
+  const root = branchAt('');
+
+  const boundedName = (label: string | undefined, value: string): string => {
+    if (!isNameOf(label) || names[label].has(value)) return value;
+    if (names[label].size >= MAX_NAMES) return OTHER;
+    names[label].add(value);
+    return value;
+  };
+  const grow = ({ text, branches }: Branch<Series>, value: string): Branch<Series> => {
+    const branch = branches.get(value) ?? branchAt(text === '' ? value : `${text}\t${value}`);
+    branches.set(value, branch);
+    return branch;
+  };
+
+  return (id: MetricId, values: readonly string[]): Series => {
+    let branch = root.branches.get(id) ?? grow(root, id);
+    for (let i = 0; i < values.length; i += 1) {
+      const value = values[i] ?? '';
+      branch = branch.branches.get(value) ?? grow(branch, boundedName(METRICS[id].labels[i], value));
+    }
+    branch.series ??= create(branch.text, METRICS[id]);
+    return branch.series;
+  };
+}
+
+// All that an isolate has counted since its last flush.
 
 export interface Collected {
   readonly sums: MetricSums;
-  readonly denials: Sums<Denial, DenialFields>;
-  readonly usage: Sums<Usage, UsageFields>;
+  readonly denials: DenialSums;
+  readonly usage: UsageSums;
   readonly crossings: Crossings;
 }
 

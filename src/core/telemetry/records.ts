@@ -5,199 +5,180 @@ import { createBoundedCache } from '../bounded-cache.ts';
 import { windowAt } from '../counting/calendar.ts';
 import { capacityOf } from '../counting/capacity.ts';
 import type { CheckResult } from '../decision.ts';
+import type { CallerIds } from '../matching/caller.ts';
 import type { RuleCheck } from '../matching/plan.ts';
 import type { Scope } from '../matching/rule.ts';
 import { OTHER } from './metrics.ts';
 
-export interface Denial {
-  /** The minute. */
-  readonly atMs: number;
-  readonly ruleId: string;
-  readonly ruleName: string;
+/** Who was counted. */
+interface Subject {
   readonly scope: Scope;
   readonly subject: string;
-  /** The route of the first of these requests. */
+}
+
+interface DenyingRule {
+  readonly ruleId: string;
+  readonly ruleName: string;
+  /** The route of the first of these requests. Only the sample in the log names it. */
   readonly route: string;
+}
+
+export interface Denial extends Subject, DenyingRule {
+  /** The minute. */
+  readonly atMs: number;
   count: number;
 }
 
-/** The usage of admitted requests. An id that a caller does not have is ''. */
-export interface Usage {
-  /** The hour. */
-  readonly atMs: number;
-  readonly tenantId: string;
-  readonly userId: string;
-  readonly apiKeyId: string;
+interface CountingRule {
   /** '' for all of a caller's requests, whatever rules applied. */
   readonly ruleId: string;
+}
+
+/** The usage of admitted requests. */
+export interface Usage extends CallerIds, CountingRule {
+  /** The hour. */
+  readonly atMs: number;
   requests: number;
   cost: number;
 }
 
 export const MINUTE_MS = 60_000;
 export const HOUR_MS = 3_600_000;
-/** Subjects that an isolate tells apart in one period. */
+/** Subjects, or callers, that an isolate tells apart in one period. */
 export const MAX_NAMED = 2_000;
 /** Reached only while neither the queue nor Postgres accepts rows. */
 const MAX_ROWS = 6_000;
 
-export interface Sums<Row, Fields> {
+/** Rows by period, by whoever they are about, and by rule. */
+export interface Sums<Who, Rule, Row> {
+  /** The number of rows. */
   readonly size: number;
-  add(fields: Fields): void;
+  /** The row for this moment, which the caller adds to. */
+  rowAt(nowMs: number, who: Who, rule: Rule): Row;
   /** Removes and returns all rows. */
   take(): Row[];
 }
 
-/** Decides which names have rows of their own in a period. */
-function createNames() {
-  let atMs = Number.NaN;
-  const names = new Set<string>();
-  return (periodMs: number, name: string): boolean => {
-    if (periodMs !== atMs) names.clear();
-    atMs = periodMs;
-    if (names.has(name)) return true;
-    if (names.size >= MAX_NAMED) return false;
-    names.add(name);
-    return true;
-  };
+interface SumsOptions<Who, Rule, Amounts> {
+  readonly periodMs: number;
+  /** Tells one from the other. */
+  readonly nameOf: (who: Who) => string;
+  readonly isSame: (a: Who, b: Who) => boolean;
+  /** Stands for all who are not told apart. */
+  readonly unnamed: (who: Who) => Who;
+  /** Stands for all rules while there are too many rows. */
+  readonly otherRule: (rule: Rule) => Rule;
+  readonly zero: Amounts;
 }
 
-const startOf = (nowMs: number, periodMs: number) => Math.floor(nowMs / periodMs) * periodMs;
-
-export type DenialFields = Omit<Denial, 'atMs' | 'count'> & { readonly nowMs: number };
-
-export function createDenialSums(): Sums<Denial, DenialFields> {
-  let rows = new Map<string, Denial>();
-  const isKept = createNames();
-
-  const rowOf = (fields: Omit<Denial, 'count'>): Denial => {
-    const key = `${fields.atMs}\t${fields.ruleId}\t${fields.scope}\t${fields.subject}`;
-    const known = rows.get(key);
-    if (known) return known;
-    const isRest = fields.ruleId === OTHER;
-    if (rows.size >= MAX_ROWS && !isRest) return rowOf(overflowRow(rows, fields));
-    const row = { ...fields, count: 0 };
-    rows.set(key, row);
-    return row;
-  };
-
-  return {
-    get size() {
-      return rows.size;
-    },
-    add({ nowMs, ...fields }) {
-      const atMs = startOf(nowMs, MINUTE_MS);
-      const isNamed = isKept(atMs, `${fields.ruleId}\t${fields.scope}\t${fields.subject}`);
-      rowOf(isNamed ? { ...fields, atMs } : { ...fields, atMs, subject: OTHER }).count += 1;
-    },
-    take() {
-      const taken = [...rows.values()];
-      rows = new Map();
-      return taken;
-    },
-  };
-}
-
-/** The row for everything that comes while the table is full, dated like its oldest entry. */
-function overflowRow(rows: ReadonlyMap<string, Denial>, { atMs, route }: Omit<Denial, 'count'>) {
-  const [oldest] = rows.values();
-  const rest = { ruleId: OTHER, ruleName: OTHER, scope: 'global', subject: OTHER } as const;
-  return { ...rest, route, atMs: oldest?.atMs ?? atMs };
-}
-
-export interface UsageFields extends Pick<Usage, 'tenantId' | 'userId' | 'apiKeyId' | 'requests'> {
-  readonly nowMs: number;
-  /** The caller's usage under each rule, and its total. */
-  readonly costs: readonly Pick<Usage, 'ruleId' | 'cost'>[];
-}
-
-type UsageOfCaller = Map<string, Usage>;
-type Used = Omit<Usage, 'requests' | 'cost'>;
-type Who = Pick<Usage, 'tenantId' | 'userId' | 'apiKeyId'>;
-
-/** The rows that a caller is counted in for an hour. */
-interface Found {
-  readonly atMs: number;
+/** The rows of one caller in one period, by rule. */
+interface Group<Who, Row> {
   readonly key: string;
+  readonly atMs: number;
   readonly who: Who;
+  readonly rows: Map<string, Row>;
 }
 
-export function createUsageSums(): Sums<Usage, UsageFields> {
+function createSums<Who extends object, Rule extends CountingRule, Amounts extends object>({
+  periodMs,
+  nameOf,
+  isSame,
+  unnamed,
+  otherRule,
+  zero,
+}: SumsOptions<Who, Rule, Amounts>) {
+  type Row = Who & Rule & Amounts & { readonly atMs: number };
   let size = 0;
-  /** By hour and caller, then by rule. */
-  let callers = new Map<string, UsageOfCaller>();
-  const isKept = createNames();
-  const nobody: Who = { tenantId: OTHER, userId: OTHER, apiKeyId: OTHER };
-  /**
-   * The caller of the last request. Callers without a name count as one caller, so the next request often has the same
-   * one. Comparing costs less than building the key again.
-   */
-  let last: Found = { atMs: Number.NaN, key: '', who: nobody };
+  /** Those that have rows. */
+  let groups = new Map<string, Group<Who, Row>>();
+  /** Who has rows of their own in this period. */
+  const named = new Set<string>();
+  let namedAtMs = Number.NaN;
+  /** The last one, because the next request often comes from the same caller. */
+  let last: { readonly asked: Who; readonly group: Group<Who, Row> } | undefined;
 
-  const keyOfOther = (atMs: number) => `${atMs}\t${OTHER}`;
+  const groupOf = (key: string, atMs: number, who: Who): Group<Who, Row> =>
+    groups.get(key) ?? { key, atMs, who, rows: new Map() };
 
-  const create = (key: string, used: Used): Usage => {
-    const rows = callers.get(key) ?? new Map<string, Usage>();
-    callers.set(key, rows);
-    const row = { ...used, requests: 0, cost: 0 };
-    rows.set(used.ruleId, row);
-    size += 1;
+  const unnamedGroup = (atMs: number, who: Who) => {
+    const nobody = unnamed(who);
+    return groupOf(`${atMs}\t${nameOf(nobody)}`, atMs, nobody);
+  };
+  const find = (atMs: number, who: Who): Group<Who, Row> => {
+    if (namedAtMs !== atMs) named.clear();
+    namedAtMs = atMs;
+    const key = `${atMs}\t${nameOf(who)}`;
+    if (!named.has(key) && named.size >= MAX_NAMED) return unnamedGroup(atMs, who);
+    named.add(key);
+    return groupOf(key, atMs, who);
+  };
+  const rowOf = (group: Group<Who, Row>, rule: Rule): Row => {
+    const { key, atMs, who, rows } = group;
+    const row = rows.get(rule.ruleId) ?? { ...who, ...rule, ...zero, atMs };
+    if (!rows.has(rule.ruleId)) size += 1;
+    rows.set(rule.ruleId, row);
+    groups.set(key, group);
     return row;
   };
-
-  /** At most two rows: each request counts once under '', and once for each of its rules under `other`. */
-  const overflowRow = ({ ruleId, atMs }: Used): Usage => {
-    const [first] = callers.values();
-    const [oldest] = first?.values() ?? [];
-    const rest = { ...nobody, ruleId: ruleId === '' ? '' : OTHER, atMs: oldest?.atMs ?? atMs };
-    const key = keyOfOther(rest.atMs);
-    return callers.get(key)?.get(rest.ruleId) ?? create(key, rest);
+  /** A few rows for everything that comes while the table is full, dated like its oldest row. */
+  const restRow = ({ who }: Group<Who, Row>, rule: Rule): Row => {
+    const [oldest] = groups.values();
+    return rowOf(unnamedGroup(oldest?.atMs ?? namedAtMs, who), otherRule(rule));
   };
-
-  const find = (atMs: number, who: Who): Found => {
-    const name = `${atMs}\t${who.tenantId}\t${who.userId}\t${who.apiKeyId}`;
-    const isNamed = isKept(atMs, name);
-    return isNamed ? { atMs, key: name, who } : { atMs, key: keyOfOther(atMs), who: nobody };
-  };
-
-  const createRow = (key: string, used: Used) => (size >= MAX_ROWS ? overflowRow(used) : create(key, used));
 
   return {
     get size() {
       return size;
     },
-    add({ nowMs, requests, costs, tenantId, userId, apiKeyId }) {
-      const atMs = startOf(nowMs, HOUR_MS);
-      const isLast =
-        last.atMs === atMs &&
-        last.who.tenantId === tenantId &&
-        last.who.userId === userId &&
-        last.who.apiKeyId === apiKeyId;
-      if (!isLast) last = find(atMs, { tenantId, userId, apiKeyId });
-      const { key, who } = last;
-      for (const { ruleId, cost } of costs) {
-        const row = callers.get(key)?.get(ruleId) ?? createRow(key, { ...who, ruleId, atMs });
-        row.requests += requests;
-        row.cost += cost;
-      }
+    rowAt(nowMs: number, who: Who, rule: Rule): Row {
+      const atMs = Math.floor(nowMs / periodMs) * periodMs;
+      if (last?.group.atMs !== atMs || !isSame(last.asked, who))
+        last = { asked: who, group: find(atMs, who) };
+      const { group } = last;
+      return group.rows.get(rule.ruleId) ?? (size < MAX_ROWS ? rowOf(group, rule) : restRow(group, rule));
     },
-    take() {
-      const taken = [...callers.values()].flatMap((rows) => [...rows.values()]);
-      callers = new Map();
+    take(): Row[] {
+      const taken = [...groups.values()].flatMap(({ rows }) => [...rows.values()]);
+      groups = new Map();
+      last = undefined;
       size = 0;
       return taken;
     },
   };
 }
 
+export type DenialSums = Sums<Subject, DenyingRule, Denial>;
+
+export const createDenialSums = (): DenialSums =>
+  createSums({
+    periodMs: MINUTE_MS,
+    nameOf: ({ scope, subject }: Subject) => `${scope}\t${subject}`,
+    isSame: (a, b) => a.scope === b.scope && a.subject === b.subject,
+    unnamed: ({ scope }) => ({ scope, subject: OTHER }),
+    otherRule: ({ route }: DenyingRule) => ({ ruleId: OTHER, ruleName: OTHER, route }),
+    zero: { count: 0 },
+  });
+
+export type UsageSums = Sums<CallerIds, CountingRule, Usage>;
+
+export const createUsageSums = (): UsageSums =>
+  createSums({
+    periodMs: HOUR_MS,
+    // No id contains a NUL, because Postgres could not store it.
+    nameOf: ({ tenantId, userId, apiKeyId }: CallerIds) => `${tenantId}\0${userId}\0${apiKeyId}`,
+    isSame: (a, b) => a.tenantId === b.tenantId && a.userId === b.userId && a.apiKeyId === b.apiKeyId,
+    unnamed: () => ({ tenantId: OTHER, userId: OTHER, apiKeyId: OTHER }),
+    // Each request counts once under '', and once for each of its rules.
+    otherRule: ({ ruleId }: CountingRule) => ({ ruleId: ruleId === '' ? '' : OTHER }),
+    zero: { requests: 0, cost: 0 },
+  });
+
 // Subjects that have reached a threshold of a rule with `alertAt`. An isolate notes each threshold of a subject once in
 // a window. Other isolates may note it, too: Postgres keeps the first one.
 
-export interface Crossing {
+export interface Crossing extends Subject {
   readonly ruleId: string;
   readonly ruleName: string;
-  readonly scope: Scope;
-  readonly subject: string;
   readonly percent: number;
   /** Windows are counted from the epoch or by the calendar, by the clock of the counters, whatever the algorithm. */
   readonly windowStartMs: number;
@@ -209,7 +190,7 @@ export interface Crossing {
 
 export interface Crossings {
   readonly size: number;
-  add(result: CheckResult<RuleCheck>, who: { scope: Scope; id: string }, nowMs: number): void;
+  add(result: CheckResult<RuleCheck>, who: Subject, nowMs: number): void;
   /** Removes and returns all crossings. */
   take(): Crossing[];
 }
@@ -217,17 +198,17 @@ export interface Crossings {
 /** The isolate notes further crossings later, with the next request of their subject. */
 const MAX_CROSSINGS = 1_000;
 /** If the isolate forgets a subject, it notes the subject again, and Postgres drops the repeat. */
-const MAX_TOLD = 5_000;
+const MAX_NOTED = 5_000;
 
 export function createCrossings(): Crossings {
   let rows: Crossing[] = [];
   /** By rule, window and subject: the highest threshold that was noted. */
-  const told = createBoundedCache<number>(MAX_TOLD);
+  const noted = createBoundedCache<number>(MAX_NOTED);
   return {
     get size() {
       return rows.length;
     },
-    add({ check, outcome }, { scope, id: subject }, nowMs) {
+    add({ check, outcome }, { scope, subject }, nowMs) {
       const { rule, windowMs } = check;
       const limit = capacityOf({ algorithm: check.algorithm, ...check.full });
       const used = Math.max(0, limit - outcome.remaining);
@@ -237,10 +218,10 @@ export function createCrossings(): Crossings {
       if (reached.length === 0) return;
       const { startMs: windowStartMs, endMs } = windowAt(nowMs, check);
       const key = `${rule.id}\t${windowMs}\t${windowStartMs}\t${scope}\t${subject}`;
-      const known = told.get(key, nowMs) ?? 0;
+      const known = noted.get(key, nowMs) ?? 0;
       const fresh = reached.filter((percent) => percent > known);
       if (fresh.length === 0 || rows.length + fresh.length > MAX_CROSSINGS) return;
-      told.set(key, Math.max(...fresh), endMs);
+      noted.set(key, Math.max(...fresh), endMs);
       const common = { ruleId: rule.id, ruleName: rule.name, scope, subject, windowStartMs, limit, used };
       for (const percent of fresh)
         rows.push({ ...common, percent, windowSeconds: windowMs / 1_000, atMs: nowMs });
