@@ -4,6 +4,7 @@ import { hasBurst } from '../../src/core/counting/capacity.ts';
 import type { Check } from '../../src/core/counting/check.ts';
 import { isStandIn, type RuleCheck } from '../../src/core/matching/plan.ts';
 import type { SharesByRegion } from '../../src/core/matching/rule.ts';
+import { partsOf } from '../../src/core/regions/parts.ts';
 import { termMs } from '../../src/core/regions/placement.ts';
 import { dateRequests } from './dates.ts';
 import type { Failure } from './episode.ts';
@@ -98,7 +99,7 @@ function toForgetting({ atMs, region }: Forgot, check: RuleCheck, scenario: Scen
   const versions = versionsOf(check, scenario);
   const drains = versions.map(({ limit, burst }) => (hasBurst(check) ? Math.ceil(burst / limit) : 0));
   const holdMs = check.windowMs * (2 + Math.max(...drains));
-  const part = Math.max(...versions.map((version) => partOf(region, version, isStandIn(check))));
+  const part = Math.max(...versions.map((version) => partOf(region, check, version, isStandIn(check))));
   return { atMs, region, part, untilMs: atMs + termMs(check) + holdMs + scenario.boundMs };
 }
 
@@ -119,10 +120,17 @@ function versionsOf({ full, rule }: RuleCheck, { contents }: Scenario): Version[
 }
 
 /** A region that stands in for another has the whole limit. */
-function partOf(region: number, { limit, burst, shares }: Version, hasAll: boolean): number {
+function partOf(
+  region: number,
+  { algorithm, cost }: RuleCheck,
+  { limit, burst, shares }: Version,
+  hasAll: boolean,
+): number {
   if (hasAll) return Math.max(limit, burst);
-  const sum = Object.values(shares).reduce((so, share) => so + share, 0);
-  return Math.ceil((Math.max(limit, burst) * (shares[REGIONS[region] ?? ''] ?? 0)) / sum);
+  const weights = REGIONS.map((name) => ({ name, share: shares[name] ?? 0 }));
+  const parts = partsOf({ algorithm, limit, extra: burst || undefined, cost }, weights);
+  const part = parts.get(REGIONS[region] ?? '');
+  return Math.max(part?.limit ?? 0, part?.extra ?? 0);
 }
 
 const sayBeyond = ({ key, rule, algorithm, windowMs }: RuleCheck, { admission, counted, allowed }: Beyond) =>

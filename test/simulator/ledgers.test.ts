@@ -89,3 +89,17 @@ it('a bucket that an isolate with an old limit has touched drains at the pace of
   };
   expect([over(true), over(false)]).toEqual([0, 1]);
 });
+
+it('a region loses a part of whole requests: of 6 units at 3 each, two of three regions have 3', () => {
+  const check = checkOf('counter', { algorithm: 'sliding-window-log', limit: 6, windowMs: 60_000, cost: 3 });
+  const dear: RuleCheck = { ...check, full: { limit: 6, extra: undefined } };
+  const { contents: _, ...world } = scenario;
+  const contents = [{ atMs: START_MS, content: contentWith(dear) }];
+  const over = (requests: number) => {
+    const ledgers = createLedgers({ ...world, contents });
+    for (let request = 1; request <= requests; request += 1)
+      ledgers.admit(dear, { region: 0, request, nowMs: START_MS + 1_000 + request });
+    return ledgers.judge([{ atMs: START_MS + 900, region: 1 }]).length;
+  };
+  expect([over(3), over(4)]).toEqual([0, 1]);
+});
