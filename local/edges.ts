@@ -3,9 +3,8 @@
 // connection across an ocean.
 
 import type { Decision } from '../src/core/decision.ts';
-import type { LimitedRule } from '../src/core/matching/compiled-rule.ts';
 import { planRequest } from '../src/core/matching/plan.ts';
-import { RULE_DEFAULTS, type Split } from '../src/core/matching/rule.ts';
+import type { Rule, Split } from '../src/core/matching/rule.ts';
 import { compileSnapshot, type Snapshot, withCounterIds } from '../src/core/matching/snapshot.ts';
 import { type CounterOperations, type CounterStore, operationsBy } from '../src/core/ports/region.ts';
 import type { SnapshotSource } from '../src/core/ports/snapshot-source.ts';
@@ -19,6 +18,7 @@ import { createUpstashStore, splitByHashSlot } from '../src/redis/counter-store.
 import { createIsolateCount, createRulesPointer } from '../src/redis/region-keys.ts';
 import { findOrInstallRedis } from './redis-server.ts';
 import { type LocalRegion, startRegions } from './regions.ts';
+import { createRule, type LimitedRule, type RuleFields } from './rules.ts';
 import { startUpstashGateway, type UpstashGateway } from './upstash-gateway/server.ts';
 
 export const EDGES = ['us', 'eu', 'ap'] as const;
@@ -32,7 +32,7 @@ export interface EdgesOptions {
   readonly cluster?: boolean;
 }
 
-export type EdgeRule = Partial<LimitedRule> & Pick<LimitedRule, 'algorithm' | 'limit' | 'windowSeconds'>;
+export type EdgeRule = RuleFields & Pick<LimitedRule, 'algorithm' | 'limit' | 'windowSeconds'>;
 
 export interface Edge {
   readonly name: EdgeName;
@@ -148,15 +148,8 @@ function createSystem(regions: readonly RegionOfEdges[], deadlineMs: number): Ed
 }
 
 /** Gives each system its own rule ids, so that no two systems share a counter. */
-const completed = (rule: EdgeRule, ordinal: number, system: string): LimitedRule => ({
-  ...RULE_DEFAULTS,
-  id: `${system}-${ordinal}`,
-  name: `rule-${ordinal}`,
-  resource: '/*',
-  scope: 'ip',
-  ordinal,
-  ...rule,
-});
+const completed = (rule: EdgeRule, ordinal: number, system: string): Rule =>
+  createRule({ id: `${system}-${ordinal}`, name: `rule-${ordinal}`, ordinal, ...rule });
 
 /** There are no announcements here: the current rules are always the newest. */
 const always = (current: () => Snapshot): SnapshotSource => ({

@@ -1,17 +1,9 @@
 // A check of one unit under a fixed window, as a rule with only a limit makes it. For benches and models.
 import type { RuleCheck } from '../src/core/matching/plan.ts';
-import { RULE_DEFAULTS } from '../src/core/matching/rule.ts';
+import { createCounter } from './rules.ts';
 
 export function fixedWindowCheck(limit: number, windowSeconds: number): RuleCheck {
   const whole = { limit, extra: undefined };
-  const names = {
-    id: 'rule',
-    name: 'rule',
-    resource: '/*',
-    scope: 'ip',
-    ordinal: 0,
-    counterId: 'rule',
-  } as const;
   return {
     ...whole,
     key: 'subject',
@@ -20,6 +12,6 @@ export function fixedWindowCheck(limit: number, windowSeconds: number): RuleChec
     windowMs: windowSeconds * 1_000,
     cost: 1,
     full: whole,
-    rule: { ...RULE_DEFAULTS, ...names, algorithm: 'fixed-window', limit, windowSeconds },
+    rule: createCounter({ ordinal: 0, limit, windowSeconds }),
   };
 }

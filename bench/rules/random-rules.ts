@@ -4,7 +4,8 @@
 
 import { createRandom, type Random } from '../../local/random.ts';
 import type { Caller } from '../../src/core/matching/caller.ts';
-import { RULE_DEFAULTS, type Rule, SCOPES, type Tier } from '../../src/core/matching/rule.ts';
+import { type FlatRule, parseFlatRule } from '../../src/core/matching/flat-rule.ts';
+import { SCOPES, type Tier } from '../../src/core/matching/rule.ts';
 import type { MatchRequest, PublishedRule, SnapshotContent } from '../../src/core/matching/snapshot.ts';
 
 const SEED = 7;
@@ -16,9 +17,9 @@ const TIERS: readonly Tier[] = [
   { name: 'enterprise', limits: { requests: 100_000, exports: 1000 }, isDefault: false },
 ];
 
-type Fields = Partial<Rule> & Pick<Rule, 'resource' | 'scope'>;
+type Fields = Partial<FlatRule> & Pick<FlatRule, 'resource' | 'scope'>;
 
-const SEVERAL: Partial<Rule> = {
+const SEVERAL: Partial<FlatRule> = {
   limit: null,
   windowSeconds: null,
   limits: [
@@ -49,7 +50,7 @@ const MET: readonly Fields[] = [
 ];
 
 /** The forms of the other rules, in turns. */
-const FORMS: readonly Partial<Rule>[] = [
+const FORMS: readonly Partial<FlatRule>[] = [
   {},
   {},
   SEVERAL,
@@ -85,16 +86,16 @@ const toBody = (fields: Fields, i: number) => ({
   ...fields,
 });
 
-const toRule = (body: ReturnType<typeof toBody>, ordinal: number): PublishedRule => ({
-  ...RULE_DEFAULTS,
-  id: `00000000-0000-4000-8000-${String(ordinal).padStart(12, '0')}`,
-  ordinal,
-  counterId: ordinal.toString(36).padStart(8, '0'),
-  ...(body.limits && {
-    counterIds: body.limits.map((_, i) => `${i}${ordinal.toString(36).padStart(7, '0')}`),
-  }),
-  ...body,
-});
+const toRule = (body: ReturnType<typeof toBody>, ordinal: number): PublishedRule =>
+  parseFlatRule({
+    id: `00000000-0000-4000-8000-${String(ordinal).padStart(12, '0')}`,
+    ordinal,
+    counterId: ordinal.toString(36).padStart(8, '0'),
+    ...(body.limits && {
+      counterIds: body.limits.map((_, i) => `${i}${ordinal.toString(36).padStart(7, '0')}`),
+    }),
+    ...body,
+  });
 
 /** Four in ten are overrides or tiers in slots that requests meet. The others have their own resources. */
 function beside(random: Random, i: number): Fields {

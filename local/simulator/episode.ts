@@ -4,7 +4,7 @@
 import { hasBurst } from '../../src/core/counting/capacity.ts';
 import type { Decision } from '../../src/core/decision.ts';
 import { isStandIn, ownIdOf, planRequest, type RuleCheck } from '../../src/core/matching/plan.ts';
-import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/matching/snapshot.ts';
+import { compileSnapshot, type PublishedRule, type Snapshot } from '../../src/core/matching/snapshot.ts';
 import type { CountCall } from '../../src/core/ports/region.ts';
 import { type Charge, createLedger, type Ledger } from '../../src/limiter/ledger.ts';
 import { createRandom } from '../random.ts';
@@ -71,7 +71,7 @@ export async function runEpisode(
   return run.judge();
 }
 
-function planAll(scenario: Scenario, rules: readonly (readonly CompiledRule[])[]): Promise<Subject[]> {
+function planAll(scenario: Scenario, rules: readonly (readonly PublishedRule[])[]): Promise<Subject[]> {
   const snapshots = rules.map((some, i) => compileSnapshot(String(i), { rules: some, tiers: [], lists: [] }));
   return Promise.all(
     scenario.subjects.map(async (plan) => ({
@@ -95,7 +95,7 @@ async function checksOf(snapshot: Snapshot, { name, path }: SubjectPlan): Promis
 
 interface RunParts {
   readonly time: VirtualTime;
-  readonly rules: readonly (readonly CompiledRule[])[];
+  readonly rules: readonly (readonly PublishedRule[])[];
   readonly subjects: readonly Subject[];
   readonly journal: Journal;
 }

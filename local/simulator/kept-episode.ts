@@ -1,7 +1,7 @@
 // An episode as data in a small file. A seed draws another episode as soon as the generator changes; a file does not. So
 // the smallest history of each failure is kept, and `npm test` plays it: test/simulator/episodes.
-import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
-import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
+import { RULE_DEFAULTS } from '../../src/core/matching/flat-rule.ts';
+import type { LimitedRule } from '../rules.ts';
 import type { Content, RuleSet } from './rule-sets.ts';
 import { type Scenario, START_MS } from './scenario.ts';
 import type { Arrival, SubjectPlan } from './traffic.ts';

@@ -1,15 +1,15 @@
 // The rules of an episode: sets of one to three that apply to one path, and their changes during the episode.
 import { ALGORITHM_IDS, type AlgorithmId, idsWith } from '../../src/core/counting/algorithms/registry.ts';
 import { hasBurst } from '../../src/core/counting/capacity.ts';
-import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
+import { RULE_DEFAULTS, toRule } from '../../src/core/matching/flat-rule.ts';
 import {
   isCentral,
   type PlacedBefore,
-  RULE_DEFAULTS,
   type SharesByRegion,
   type Split,
 } from '../../src/core/matching/rule.ts';
 import type { Random } from '../random.ts';
+import type { LimitedRule } from '../rules.ts';
 import { happens, oneOf, wholeBetween } from './draw.ts';
 
 /** Seats are held in one region. They have tests of their own. */
@@ -55,7 +55,9 @@ export function toSplit(
 ): Split {
   const rules = new Map(sets.flatMap((set) => set.rules.map((rule) => [rule.id, rule])));
   const isSame = (way: Omit<PlacedBefore, 'replacedAtMs'>, rule: LimitedRule | undefined) =>
-    rule && way.central === isCentral(rule) && JSON.stringify(way.shares) === JSON.stringify(rule.shares);
+    rule &&
+    way.central === isCentral(toRule(rule)) &&
+    JSON.stringify(way.shares) === JSON.stringify(rule.shares);
   return {
     shares,
     before: sharesBefore.map(({ by, ...way }) => ({ ...way, replacedAtMs: endOf(by) })),
@@ -139,8 +141,8 @@ export function drawChange(random: Random, content: Content, names: readonly str
   const [before, ...others] = changed.rules;
   if (!before) return content;
   const after = drawRuleChange(random, before, names);
-  const isMoved = isCentral(before) !== isCentral(after) || before.shares !== after.shares;
-  const way = { shares: before.shares, central: isCentral(before), by };
+  const isMoved = isCentral(toRule(before)) !== isCentral(toRule(after)) || before.shares !== after.shares;
+  const way = { shares: before.shares, central: isCentral(toRule(before)), by };
   return {
     ...content,
     sets: content.sets.map((set) => (set === changed ? { ...set, rules: [after, ...others] } : set)),

@@ -2,12 +2,12 @@
 // use, and how often an isolate asks a far region. The same as the bench `regions`, on virtual time: exact, and quick.
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
-import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
+import { RULE_DEFAULTS } from '../../src/core/matching/flat-rule.ts';
 import { planRequest, type RuleCheck } from '../../src/core/matching/plan.ts';
-import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
-import { type CompiledRule, compileSnapshot } from '../../src/core/matching/snapshot.ts';
+import { compileSnapshot, type PublishedRule } from '../../src/core/matching/snapshot.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
 import { createRandom } from '../random.ts';
+import type { LimitedRule } from '../rules.ts';
 import { REGIONS, type Scenario, START_MS } from './scenario.ts';
 import { installVirtualTime, type VirtualTime } from './virtual-time.ts';
 import { compileRules, createWorld, type World } from './world.ts';
@@ -99,7 +99,7 @@ function scenarioOf(traffic: SteadyTraffic): Scenario {
   };
 }
 
-async function checksOf(rules: readonly CompiledRule[]): Promise<readonly RuleCheck[]> {
+async function checksOf(rules: readonly PublishedRule[]): Promise<readonly RuleCheck[]> {
   const snapshot = compileSnapshot('0', { rules, tiers: [], lists: [] });
   const caller = { ip: 'subject', address: 'subject' };
   const request = { matchPath: '/', method: 'GET', caller, nowMs: START_MS, seatId: () => '' };

@@ -1,6 +1,7 @@
 // The requests of one subject: how many, when, and to which places.
-import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
+
 import type { Random } from '../random.ts';
+import type { LimitedRule } from '../rules.ts';
 import { between, happens, oneOf, placeBy, wholeBetween } from './draw.ts';
 
 export const TRAFFICS = ['oneRegion', 'even', 'skewed', 'moving'] as const;

@@ -1,7 +1,8 @@
 // The parts of a running episode: regions, the network, isolates that come and go, and publications.
+import { toRule } from '../../src/core/matching/flat-rule.ts';
 import {
-  type CompiledRule,
   compileSnapshot,
+  type PublishedRule,
   type Snapshot,
   withCounterIds,
 } from '../../src/core/matching/snapshot.ts';
@@ -35,8 +36,10 @@ export interface World {
 export type WorldWatch = Pick<IsolateOptions, 'onBug' | 'onCall'>;
 
 /** The rules of each content. Naming their counters takes real time, so this is done before the clock starts. */
-export const compileRules = (contents: Scenario['contents']): Promise<CompiledRule[][]> =>
-  Promise.all(contents.map(({ content }) => withCounterIds(content.sets.flatMap(({ rules }) => rules))));
+export const compileRules = (contents: Scenario['contents']): Promise<PublishedRule[][]> =>
+  Promise.all(
+    contents.map(({ content }) => withCounterIds(content.sets.flatMap(({ rules }) => rules.map(toRule)))),
+  );
 
 /** The number of the content that a snapshot was made from. */
 export const contentOf = ({ version }: Snapshot): number => Number.parseInt(version, 10);
@@ -47,7 +50,7 @@ const CRON_MS = 60_000;
 
 export function createWorld(
   scenario: Scenario,
-  rules: readonly (readonly CompiledRule[])[],
+  rules: readonly (readonly PublishedRule[])[],
   { time, ...watch }: WorldWatch & { readonly time: VirtualTime },
 ): World {
   const random = createRandom(scenario.seed ^ 0x5eed);

@@ -6,7 +6,6 @@ import type { Outcome } from '../core/counting/check.ts';
 import type { Caller } from '../core/matching/caller.ts';
 import { type PlannedRequest, planRequest, type RuleCheck } from '../core/matching/plan.ts';
 import { compileResource } from '../core/matching/resource.ts';
-import { resourcesOf } from '../core/matching/rule.ts';
 import { compileSnapshot } from '../core/matching/snapshot.ts';
 import type { CounterStore } from '../core/ports/region.ts';
 import { hashApiKey } from '../identity/api-key.ts';
@@ -232,7 +231,7 @@ const spanOf = (rule: StoredRule | undefined): string =>
     ...(rule?.validUntilMs == null ? [] : [`until ${new Date(rule.validUntilMs).toISOString()}`]),
   ].join(' ');
 
-const resourcesIn = (rule: StoredRule | undefined): readonly string[] => (rule ? resourcesOf(rule) : []);
+const resourcesIn = (rule: StoredRule | undefined): readonly string[] => (rule ? rule.resources : []);
 
 function outranked(rule: StoredRule | undefined, winner: StoredRule | undefined): string {
   const why =

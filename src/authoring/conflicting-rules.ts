@@ -2,7 +2,7 @@
 import type { Caller } from '../core/matching/caller.ts';
 import { conditionOf, isPattern, prefixOf } from '../core/matching/conditions.ts';
 import { parseResource, slotOf } from '../core/matching/resource.ts';
-import { type Rule, resourcesOf, type Tier } from '../core/matching/rule.ts';
+import type { Rule, Tier } from '../core/matching/rule.ts';
 import {
   addToSlot,
   bestOf,
@@ -26,7 +26,7 @@ const MAX_KINDS = 10_000;
 const MAX_NAMED = 3;
 
 export function findRivals(rules: readonly Rule[], tiers: readonly Tier[]): RuleWarning[] {
-  const placed = rules.flatMap((rule) => resourcesOf(rule).map((resource) => ({ rule, resource })));
+  const placed = rules.flatMap((rule) => rule.resources.map((resource) => ({ rule, resource })));
   const slots = Map.groupBy(placed, ({ rule, resource }) =>
     [rule.scope, isShadowRule(rule), slotBy(rule), slotOf(resource)].join(' '),
   );
@@ -72,7 +72,7 @@ function findWinners(
     });
     if (isNeverBest) winnersOf.set(rule, [...winners]);
     // A rule with a condition leaves some requests to the others.
-    else if (!conditionOf(rule)) addToSlot(slot, { ...rule, counterId: '' }, rank);
+    else if (!conditionOf(rule)) addToSlot(slot, { ...rule, limits: [] }, rank, resource);
   }
   return winnersOf;
 }

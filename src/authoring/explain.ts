@@ -1,7 +1,7 @@
 // Explains for every rule whether it applies to a request, and if not, why. Unlike the snapshot, this code checks the
 // rules one by one. Both give the same answer.
 import { idInScope, subjectOf } from '../core/matching/caller.ts';
-import { hasBound, limitsOf, type RuleLimit } from '../core/matching/compiled-rule.ts';
+import { hasBound, policyOf } from '../core/matching/compiled-rule.ts';
 import {
   compileCosts,
   isAmong,
@@ -15,7 +15,6 @@ import { compileLists } from '../core/matching/lists.ts';
 import type { OriginRoute } from '../core/matching/origin-routes.ts';
 import { compileOriginRoutes } from '../core/matching/origin-routes.ts';
 import { type Paths, pathsOf, withoutExtensions } from '../core/matching/path.ts';
-import { limitPolicyOf } from '../core/matching/plan.ts';
 import { compileResource, parseResource, slotOf } from '../core/matching/resource.ts';
 import {
   type CallerTier,
@@ -23,7 +22,7 @@ import {
   type ListEntry,
   limitOfTier,
   type Rule,
-  resourcesOf,
+  type RuleLimit,
   type Scope,
   type Tier,
 } from '../core/matching/rule.ts';
@@ -158,7 +157,7 @@ function reasonAgainst(
 }
 
 const matchingResources = (rule: Rule, paths: Paths): readonly string[] =>
-  resourcesOf(rule).filter((resource) => pathsOf(paths).some(compileResource(resource)));
+  rule.resources.filter((resource) => pathsOf(paths).some(compileResource(resource)));
 
 /** A rule in one of the slots that the path leads to. */
 interface Placed {
@@ -196,7 +195,7 @@ function verdictOn(
   if (rule.action === 'allow') return { reason: 'allows' };
   if (isMultiplying(rule)) return { reason: 'multiplies', times: rule.times ?? 1 };
   const times = timesOf(rule, winners);
-  const limits = limitsOf(rule).flatMap((limit) => appliedLimit(rule, limit, { tier, times }) ?? []);
+  const limits = rule.limits.flatMap((limit) => appliedLimit(rule, limit, { tier, times }) ?? []);
   if (limits.length === 0) return { reason: 'unlimited' };
   const cost = compileCosts(rule)?.(request) ?? rule.cost;
   const boundTimes = hasBound(rule) ? rule.boundTimes : undefined;
@@ -249,7 +248,7 @@ function appliedLimit(rule: Rule, said: RuleLimit, { tier, times }: ForCaller): 
   const { algorithm, limitName, windowSeconds, window, timeZone, anchorDay, burst, buckets } = said;
   return {
     ...{ algorithm, limitName, windowSeconds, window, timeZone, anchorDay, burst, buckets, limit },
-    policy: limitPolicyOf(rule, said),
+    policy: policyOf(rule, said),
     limitFrom: ofTier === undefined ? 'rule' : 'tier',
     times,
   };

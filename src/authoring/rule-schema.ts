@@ -3,9 +3,10 @@ import { createInsertSchema } from 'drizzle-zod';
 import * as z from 'zod';
 import { ALGORITHM_IDS } from '../core/counting/algorithms/registry.ts';
 import { CALENDAR_WINDOWS } from '../core/counting/calendar.ts';
+import { POLICY } from '../core/matching/compiled-rule.ts';
 import { MAX_PARTS, PART } from '../core/matching/counted-by.ts';
+import { type FlatRule, PEOPLE_DEFAULTS, RULE_DEFAULTS, toRule } from '../core/matching/flat-rule.ts';
 import { EVERY_HOST } from '../core/matching/origin-routes.ts';
-import { POLICY } from '../core/matching/plan.ts';
 import { resourceProblem } from '../core/matching/resource.ts';
 import {
   LARGEST_COST,
@@ -18,9 +19,7 @@ import {
   MAX_LIMITS_OF_A_RULE,
   MAX_RESOURCES_OF_A_RULE,
   MAX_TIMES,
-  PEOPLE_DEFAULTS,
   PER,
-  RULE_DEFAULTS,
   type Rule,
 } from '../core/matching/rule.ts';
 import { rules } from '../rules/tables/tables.ts';
@@ -237,7 +236,7 @@ export const WRITTEN_DEFAULTS = { ...writtenDefaults(), enabled: true };
 
 function writtenDefaults() {
   const { validFromMs: validFrom, validUntilMs: validUntil, ...others } = RULE_DEFAULTS;
-  return { ...others, ...PEOPLE_DEFAULTS, resource: null, validFrom, validUntil };
+  return { ...others, ...PEOPLE_DEFAULTS, validFrom, validUntil };
 }
 
 /** A row to publish. The edge gets enabled rules only, so `enabled` is left out. */
@@ -254,10 +253,9 @@ const ruleRow = z
   .superRefine(checkRule)
   .transform(({ validFrom, validUntil, ...rule }) => ({
     ...rule,
-    resource: rule.resource ?? rule.resources[0] ?? '',
     validFromMs: validFrom?.getTime() ?? null,
     validUntilMs: validUntil?.getTime() ?? null,
-  })) satisfies z.ZodType<Rule>;
+  })) satisfies z.ZodType<FlatRule>;
 
 export interface RejectedRow {
   readonly id: string;
@@ -271,7 +269,7 @@ export function parseRules(rows: readonly unknown[]): { rules: Rule[]; rejected:
   const rejected: RejectedRow[] = [];
   for (const row of rows) {
     const parsed = ruleRow.safeParse(row);
-    if (parsed.success) rules.push(parsed.data);
+    if (parsed.success) rules.push(toRule(parsed.data));
     else
       rejected.push({
         id: textOf(row, 'id'),

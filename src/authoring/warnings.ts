@@ -1,10 +1,9 @@
 // Warnings about rules that are valid but probably not intended.
 
-import { limitsOf, type RuleLimit } from '../core/matching/compiled-rule.ts';
+import { ruleNameOf } from '../core/matching/compiled-rule.ts';
 import { formatIpRange, parseIpRange } from '../core/matching/ip.ts';
-import { ruleNameOf } from '../core/matching/plan.ts';
 import { slotOf } from '../core/matching/resource.ts';
-import { isUncounted, type Rule, resourcesOf, type Split, type Tier } from '../core/matching/rule.ts';
+import { isUncounted, type Rule, type RuleLimit, type Split, type Tier } from '../core/matching/rule.ts';
 import type { WeightedRegion } from '../core/regions/parts.ts';
 import { movingUntilMs } from '../core/regions/placement.ts';
 import { findRivals, type RuleWarning } from './conflicting-rules.ts';
@@ -71,8 +70,7 @@ const slotsKnown = new WeakMap<Rule, readonly string[]>();
 const namesKnown = new WeakMap<Rule, string>();
 
 function slotsOf(rule: Rule): readonly string[] {
-  const slots =
-    slotsKnown.get(rule) ?? resourcesOf(rule).map((resource) => `${rule.scope} ${slotOf(resource)}`);
+  const slots = slotsKnown.get(rule) ?? rule.resources.map((resource) => `${rule.scope} ${slotOf(resource)}`);
   slotsKnown.set(rule, slots);
   return slots;
 }
@@ -88,7 +86,7 @@ function sharedPolicies(rules: readonly Rule[]): RuleWarning[] {
   const groups = Map.groupBy(rules.filter(isShownToClients), ruleNameOf);
   return [...groups].flatMap(([policy, group]) => {
     const places = new Map(
-      group.map((rule) => [`${rule.scope} ${resourcesOf(rule).map(slotOf).sort().join(' ')}`, rule]),
+      group.map((rule) => [`${rule.scope} ${rule.resources.map(slotOf).sort().join(' ')}`, rule]),
     );
     const [first, second] = places.values();
     if (!first || !second) return [];
@@ -105,7 +103,7 @@ const isShownToClients = (rule: Rule) => rule.action !== 'log' && !isUncounted(r
 function* tierProblems(rule: Rule, tiers: readonly Tier[]): Iterable<string> {
   const unknown = rule.tiers.filter((name) => !tiers.some((tier) => tier.name === name));
   if (unknown.length > 0) yield `"${rule.name}" names tiers that do not exist: ${unknown.join(', ')}.`;
-  for (const limit of limitsOf(rule)) yield* limitNameProblems(rule, limit, tiers);
+  for (const limit of rule.limits) yield* limitNameProblems(rule, limit, tiers);
 }
 
 function* limitNameProblems(

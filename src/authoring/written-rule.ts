@@ -1,10 +1,19 @@
 // A rule and a tier as people write them in code. `POST /_weir/admin/rules` and `/tiers` take the same.
-import type { Rule, WrittenLimit, WrittenTierLimits } from '../core/matching/rule.ts';
+import type { FlatRule, WrittenLimit } from '../core/matching/flat-rule.ts';
+import type { WrittenTierLimits } from '../core/matching/rule.ts';
 
 /** Fields that only Weir writes, or that people write in another form. */
-type NotWritten = 'id' | 'ordinal' | 'limit' | 'limits' | 'validFromMs' | 'validUntilMs';
+type NotWritten =
+  | 'id'
+  | 'ordinal'
+  | 'limit'
+  | 'limits'
+  | 'counterId'
+  | 'counterIds'
+  | 'validFromMs'
+  | 'validUntilMs';
 
-export type WrittenRule = Partial<Omit<Rule, NotWritten>> & {
+export type WrittenRule = Partial<Omit<FlatRule, NotWritten>> & {
   /** A text such as `20 / minute` or `100 / 15 minutes` also names `windowSeconds`, which is then left out. */
   readonly limit?: number | string | null;
   readonly limits?: readonly (Omit<WrittenLimit, 'limit'> & { readonly limit?: number | string })[];

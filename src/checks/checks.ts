@@ -4,7 +4,7 @@
 import { type Decision, decisiveResult, denyingResults, resultsOf } from '../core/decision.ts';
 import { digest, randomId, toBase64Url } from '../core/digest.ts';
 import type { Caller } from '../core/matching/caller.ts';
-import { ownIdOf, policyOf, type RuleCheck } from '../core/matching/plan.ts';
+import { ownIdOf, type RuleCheck } from '../core/matching/plan.ts';
 import type { CheckRecords } from '../core/ports/region.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { centralRegionOf, type WeightedRegion } from '../core/regions/parts.ts';
@@ -350,7 +350,7 @@ function toAnswer(decision: Decision, planned: readonly PlannedCheck[], id: stri
     delayMs: decision.allowed ? waitOf(decision) : 0,
     degraded: decision.kind === 'degraded' ? decision.reason : null,
     results: results.map(({ check, outcome }) => ({
-      policy: policyOf(check.rule),
+      policy: check.rule.policy,
       subject: subjectOf(check),
       allowed: outcome.allowed,
       limit: check.full.limit,

@@ -3,8 +3,7 @@
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { CheckResult, Decision, DegradedReason } from '../core/decision.ts';
 import type { Caller } from '../core/matching/caller.ts';
-import { type Plan, planRequest, policyOf, type RuleCheck } from '../core/matching/plan.ts';
-import { resourcesOf } from '../core/matching/rule.ts';
+import { type Plan, planRequest, type RuleCheck } from '../core/matching/plan.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { incidentOf } from '../gateway/decision-report.ts';
@@ -107,8 +106,8 @@ const describeCaller = ({ userId, apiKeyId, tenantId }: Caller, tier: string | u
 const limitsIn = (decision: Decision) => (decision.kind === 'counted' ? decision.results.map(toLimit) : []);
 
 const toLimit = ({ check: { rule, full, windowMs }, outcome }: CheckResult<RuleCheck>) => ({
-  policy: policyOf(rule),
-  resource: resourcesOf(rule).join(', '),
+  policy: rule.policy,
+  resource: rule.resources.join(', '),
   methods: rule.methods,
   scope: rule.scope,
   limit: full.limit,

@@ -11,7 +11,7 @@ import {
   untilFreeMs,
 } from '../core/decision.ts';
 import type { CompiledRule } from '../core/matching/compiled-rule.ts';
-import { policyOf, type RuleCheck } from '../core/matching/plan.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
 import type { Incident } from '../http/log.ts';
 
 // The fields RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers. They name every policy that
@@ -71,7 +71,7 @@ function memberOf(check: RuleCheck): string {
   return text;
 }
 
-const nameOf = (rule: CompiledRule): string => `"${policyOf(rule)}"`;
+const nameOf = (rule: CompiledRule): string => `"${rule.policy}"`;
 
 const limitOf = (result: CheckResult<RuleCheck>, nowMs: number): string =>
   `${nameOf(result.check.rule)};r=${result.outcome.remaining};t=${toSeconds(untilFreeMs(result, nowMs))}`;

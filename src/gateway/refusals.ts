@@ -8,7 +8,6 @@ import {
   resultsOf,
 } from '../core/decision.ts';
 import type { Credential, RuleCheck } from '../core/matching/plan.ts';
-import { policyOf } from '../core/matching/plan.ts';
 import { problem } from '../http/problem.ts';
 import { toSeconds } from './headers.ts';
 
@@ -50,8 +49,8 @@ function denied(decisive: CheckResult<RuleCheck>, violated: readonly CheckResult
     type: `${TYPES}#quota-exceeded`,
     status: rule.status,
     ...whyDenied(decisive),
-    policy: policyOf(rule),
-    'violated-policies': violated.map(({ check }) => policyOf(check.rule)),
+    policy: rule.policy,
+    'violated-policies': violated.map(({ check }) => check.rule.policy),
   });
 }
 

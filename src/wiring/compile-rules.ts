@@ -7,7 +7,7 @@ import { parseRules, type RejectedRow, type ruleFields } from '../authoring/rule
 import type { RulesInCode, TierInCode, WrittenRule } from '../authoring/written-rule.ts';
 import { ConfigError } from '../config/config.ts';
 import { digest, toHex } from '../core/digest.ts';
-import { PEOPLE_DEFAULTS, type Rule } from '../core/matching/rule.ts';
+import { PEOPLE_DEFAULTS } from '../core/matching/flat-rule.ts';
 import { compileSnapshot, type Snapshot, withCounterIds } from '../core/matching/snapshot.ts';
 import type { FieldError } from '../core/shape.ts';
 import { assemble } from '../rules/publishing/content.ts';
@@ -29,7 +29,7 @@ export async function compileCode({ rules, tiers = [] }: RulesInCode): Promise<S
   if (errors.length > 0) throw new ConfigError(errors);
   const enabled = rows.filter((row) => row['enabled'] !== false);
   const parsed = parseRules(enabled);
-  const published = await withCounterIds<Rule>(parsed.rules);
+  const published = await withCounterIds(parsed.rules);
   const { content, rejected } = assemble(published, [tierRows, [], [], [], [], []]);
   const bad = [...parsed.rejected, ...rejected];
   if (bad.length > 0) throw new ConfigError(bad.flatMap((row) => describe(row, named)));

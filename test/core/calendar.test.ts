@@ -1,10 +1,11 @@
 // Which of the published borders an isolate uses.
+
 import { describe, expect, it } from 'vitest';
+import { createRule } from '../../local/rules.ts';
 import { fixedWindow } from '../../src/core/counting/algorithms/fixed-window.ts';
 import { compileCalendars, type PublishedCalendars, windowAt } from '../../src/core/counting/calendar.ts';
 import { planRequest } from '../../src/core/matching/plan.ts';
-import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
-import { compileSnapshot, type PublishedRule } from '../../src/core/matching/snapshot.ts';
+import { compileSnapshot } from '../../src/core/matching/snapshot.ts';
 import { decodeSnapshot, encodeSnapshot, versionOf } from '../../src/core/matching/stored-snapshot.ts';
 
 const at = (text: string) => Date.parse(`${text}Z`);
@@ -55,10 +56,9 @@ describe('the borders of a month', () => {
 });
 
 describe('a check', () => {
-  const rule: PublishedRule = {
-    ...{ ...RULE_DEFAULTS, id: 'r', name: 'r', resource: '/*', ordinal: 0, counterId: 'c', limit: 5 },
-    ...{ scope: 'tenant', algorithm: 'fixed-window', window: 'month' },
-  };
+  const rule = createRule({
+    ...{ ordinal: 0, counterId: 'c', limit: 5, scope: 'tenant', window: 'month', windowSeconds: null },
+  });
   const content = { rules: [rule], tiers: [], lists: [], calendars: PUBLISHED };
   const request = (moment: string) => ({
     ...{ matchPath: '/', method: 'GET', nowMs: at(moment), seatId: () => '' },

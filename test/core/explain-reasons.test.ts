@@ -12,7 +12,7 @@ import { anyRequest, anyRule, anyTiers, type GivenRule, rule } from './random-ex
 const OWN_REASONS: readonly (readonly [RuleExplanation['reason'], Partial<GivenRule>])[] = [
   ['disabled', { enabled: true }],
   ['time', { validFromMs: null, validUntilMs: null }],
-  ['resource', { resource: '/*', resources: [] }],
+  ['resource', { resources: ['/*'] }],
   ['method', { methods: [] }],
   ['tier', { tiers: [] }],
   ['subject', { subjects: [] }],
@@ -21,7 +21,7 @@ const OWN_REASONS: readonly (readonly [RuleExplanation['reason'], Partial<GivenR
 const freedFrom = (given: GivenRule, first: number): GivenRule =>
   Object.assign({ ...given }, ...OWN_REASONS.slice(first).map(([, fields]) => fields));
 /** With a limit for every caller. This does not change which rule wins. */
-const limited = (given: GivenRule): GivenRule => ({ ...given, limit: 1, limitName: null, limits: [] });
+const limited = (given: GivenRule): GivenRule => ({ ...given, limits: rule({ id: given.id }).limits });
 const counting = (given: GivenRule): GivenRule => ({ ...limited(given), action: 'reject', replaces: false });
 
 const matches = (
@@ -30,7 +30,7 @@ const matches = (
   tiers: readonly Tier[],
   request: ExplainRequest,
 ) => {
-  const rules = among.filter(({ enabled }) => enabled).map((each) => ({ ...each, counterId: each.id }));
+  const rules = among.filter(({ enabled }) => enabled);
   return compileSnapshot('v', { rules, tiers, lists: [] })
     .match(request)
     .some((match) => match.rule.id === given.id);

@@ -5,7 +5,14 @@ import type { Caller } from '../../src/core/matching/caller.ts';
 import type { Tier } from '../../src/core/matching/rule.ts';
 import { compileSnapshot } from '../../src/core/matching/snapshot.ts';
 import { rounds } from '../rounds.ts';
-import { anyRequest, anyRule, anyTiers, type GivenRule, rule } from './random-explanations.ts';
+import {
+  anyRequest,
+  anyRule,
+  anyTiers,
+  type GivenFields,
+  type GivenRule,
+  rule,
+} from './random-explanations.ts';
 
 const CALLER: Caller = { ip: '2001:db8::/64', address: '2001:db8::1', userId: 'ada' };
 const REQUEST: ExplainRequest = { matchPath: '/users/7', method: 'GET', caller: CALLER, nowMs: 0 };
@@ -17,11 +24,11 @@ const TIERS: Tier[] = [
 const explained = (rules: GivenRule[], request: Partial<ExplainRequest> = {}) =>
   explain({ rules, tiers: TIERS, lists: [] }, { ...REQUEST, ...request });
 
-const verdictOn = (fields: Partial<GivenRule>, request: Partial<ExplainRequest> = {}) =>
+const verdictOn = (fields: GivenFields, request: Partial<ExplainRequest> = {}) =>
   explained([rule({ id: 'a', ...fields })], request).rules[0];
 
 describe('explain', () => {
-  it.each<[Partial<GivenRule>, RuleVerdict]>([
+  it.each<[GivenFields, RuleVerdict]>([
     [{ enabled: false, resource: '/other' }, { reason: 'disabled' }],
     [{ resource: '/other', methods: ['POST'] }, { reason: 'resource' }],
     [{ methods: ['POST'], tiers: ['enterprise'] }, { reason: 'method' }],
@@ -119,9 +126,7 @@ describe('explain and a compiled snapshot', () => {
         fc.array(anyRequest, { minLength: 20, maxLength: 30 }),
         (fields, tiers, requests) => {
           const rules = fields.map((each, i) => rule({ id: `r${(i * 7) % 31}`, ...each }));
-          const inForce = rules
-            .filter(({ enabled }) => enabled)
-            .map((each) => ({ ...each, counterId: each.id }));
+          const inForce = rules.filter(({ enabled }) => enabled);
           const snapshot = compileSnapshot('v', { rules: inForce, tiers, lists: [] });
           for (const request of requests) {
             const matches = snapshot

@@ -1,8 +1,10 @@
 // Rules that apply to every request from an address: they must apply to every caller there, with that limit.
+
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { RULE_DEFAULTS, SCOPES, type Tier } from '../../src/core/matching/rule.ts';
-import { type CompiledRule, compileSnapshot } from '../../src/core/matching/snapshot.ts';
+import { createRule } from '../../local/rules.ts';
+import { SCOPES, type Tier } from '../../src/core/matching/rule.ts';
+import { compileSnapshot } from '../../src/core/matching/snapshot.ts';
 import { rounds } from '../rounds.ts';
 
 const IPS = ['192.0.2.1', '192.0.2.2'];
@@ -28,12 +30,11 @@ const ruleFields = fc.record({
   validUntilMs: fc.oneof({ weight: 9, arbitrary: fc.constant(null) }, fc.constantFrom(0, 1)),
   costs: fc.constantFrom([], [], [{ resource: '/a', cost: 2 }]),
 } as const);
-const rules = fc.array(ruleFields, { maxLength: 8 }).map((list) =>
-  list.map((fields, i): CompiledRule => {
-    const what = { algorithm: 'fixed-window', windowSeconds: 60, ordinal: i } as const;
-    return { ...RULE_DEFAULTS, ...what, ...fields, id: String(i), name: String(i), counterId: String(i) };
-  }),
-);
+const rules = fc
+  .array(ruleFields, { maxLength: 8 })
+  .map((list) =>
+    list.map((fields, i) => createRule({ ordinal: i, ...fields, id: String(i), name: String(i) })),
+  );
 const caller = fc.record(
   {
     tier: fc.constantFrom('free', 'pro', 'gone'),
@@ -91,14 +92,9 @@ it('no rule applies to anybody where a rule of some caller must see its denied r
 });
 
 it('no rule applies to anybody if the allow list names users, or under Weir’s own paths', () => {
-  const rule: CompiledRule = {
-    ...RULE_DEFAULTS,
-    ...{ id: '1', name: '1', counterId: '1', ordinal: 1, resource: '/*', scope: 'ip' },
-    ...{ algorithm: 'fixed-window', limit: 1, windowSeconds: 1 },
-  };
   const matched = (value: string, kind: 'ip' | 'user', matchPath = '/x') =>
     compileSnapshot('v', {
-      rules: [rule],
+      rules: [createRule()],
       tiers: [],
       lists: [{ list: 'allow', kind, value, expiresAtMs: null }],
     }).matchByIpOnly({

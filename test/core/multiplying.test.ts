@@ -1,24 +1,22 @@
 // Rules that multiply: one rule changes all limits of a customer, wherever a limit comes from.
+
 import { describe, expect, it } from 'vitest';
+import { createRule, type RuleFields } from '../../local/rules.ts';
 import { explain } from '../../src/authoring/explain.ts';
 import { planRequest } from '../../src/core/matching/plan.ts';
-import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
-import { type CompiledRule, compileSnapshot } from '../../src/core/matching/snapshot.ts';
+import { compileSnapshot, type PublishedRule } from '../../src/core/matching/snapshot.ts';
 import { encodeSnapshot } from '../../src/core/matching/stored-snapshot.ts';
 
 const FROM_MS = 1_000;
 const UNTIL_MS = 2_000;
 
 let lastId = 0;
-const rule = (name: string, fields: Partial<CompiledRule> = {}): CompiledRule => {
+const rule = (name: string, fields: RuleFields = {}): PublishedRule => {
   lastId += 1;
   const id = String(lastId).padStart(3, '0');
-  return {
-    ...{ ...RULE_DEFAULTS, id, name, resource: '/*', scope: 'tenant', ordinal: lastId, counterId: id },
-    ...{ algorithm: 'fixed-window', limit: 10, windowSeconds: 60, ...fields },
-  };
+  return createRule({ id, name, scope: 'tenant', ordinal: lastId, ...fields });
 };
-const times = (name: string, factor: number, fields: Partial<CompiledRule> = {}): CompiledRule =>
+const times = (name: string, factor: number, fields: RuleFields = {}): PublishedRule =>
   rule(name, { action: 'multiply', times: factor, subjects: ['acme'], ...fields });
 
 const RULES = [
@@ -40,7 +38,7 @@ const requestOf = ({ tenantId = 'acme', nowMs = FROM_MS }: Asked) => ({
 });
 
 /** Asks in three ways, which must agree. */
-function limitsOf(rules: readonly CompiledRule[], asked: Asked = {}): Record<string, number> {
+function limitsOf(rules: readonly PublishedRule[], asked: Asked = {}): Record<string, number> {
   const request = requestOf(asked);
   const snapshot = compileSnapshot('v', { rules, tiers: [], lists: [] });
   const toLimits = (matches: ReturnType<typeof snapshot.match>) =>
@@ -91,7 +89,7 @@ describe('a rule that multiplies', () => {
     const plan = await planRequest(snapshot, requestOf({}));
     const check = plan.kind === 'checks' && plan.checks.find(({ rule: of }) => of.name === 'search');
     expect(check).toMatchObject({
-      id: search?.counterId,
+      id: search?.limits[0]?.counterId,
       limit: 9,
       extra: 15,
       full: { limit: 9, extra: 15 },
@@ -113,7 +111,7 @@ describe('a rule that multiplies', () => {
   });
 
   it('excludes limits that it may change from those that hold for anybody at an address', () => {
-    const match = (rules: readonly CompiledRule[]) =>
+    const match = (rules: readonly PublishedRule[]) =>
       compileSnapshot('v', { rules, tiers: [], lists: [] }).matchByIpOnly(requestOf({}));
     expect(match(RULES).map((one) => one.rule.name)).toEqual(['addresses']);
     expect(match([...RULES, LAUNCH]).map((one) => one.rule.name)).toEqual(['addresses']);
@@ -121,7 +119,7 @@ describe('a rule that multiplies', () => {
   });
 
   it('raises the snapshot format, so that old Workers do not take it for a limit', () => {
-    const formatOf = (rules: readonly CompiledRule[]) =>
+    const formatOf = (rules: readonly PublishedRule[]) =>
       JSON.parse(encodeSnapshot({ rules, tiers: [], lists: [] })).format;
     expect([formatOf(RULES), formatOf([...RULES, LAUNCH])]).toEqual([3, 4]);
   });

@@ -1,7 +1,7 @@
 // Limits placed over three regions, as texts and numbers that tests compare.
 import { expect } from 'vitest';
+import type { RuleFields } from '../../local/rules.ts';
 import { hashTagOf } from '../../src/core/counting/keys.ts';
-import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { PlacedBefore, SharesByRegion, Split } from '../../src/core/matching/rule.ts';
 import { centralRegionOf, type Part } from '../../src/core/regions/parts.ts';
 import { createPlacements } from '../../src/core/regions/placement.ts';
@@ -21,7 +21,7 @@ export function placementsOf(split: Split, { rule: placed = {}, ...shape }: Shap
 }
 /** With the former split, as publications record it. */
 type Shape = Omit<RuleCheckShape, 'rule'> & {
-  readonly rule?: Partial<LimitedRule> & { readonly placedBefore?: readonly PlacedBefore[] };
+  readonly rule?: RuleFields & { readonly placedBefore?: readonly PlacedBefore[] };
 };
 /** The part of each region, by name. */
 export const allPartsOf = (...given: Parameters<typeof placementsOf>) =>

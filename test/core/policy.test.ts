@@ -1,21 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import type { CompiledRule } from '../../src/core/matching/compiled-rule.ts';
-import { POLICY, policyOf } from '../../src/core/matching/plan.ts';
-import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
+import { createCounter, type RuleFields } from '../../local/rules.ts';
+import { POLICY } from '../../src/core/matching/compiled-rule.ts';
 
-const rule = (fields: Partial<CompiledRule> = {}): CompiledRule => ({
-  ...RULE_DEFAULTS,
-  id: 'a',
-  name: 'note to self: this customer pays late',
-  resource: '/*',
-  scope: 'ip',
-  algorithm: 'fixed-window',
-  limit: 10,
-  windowSeconds: 60,
-  ordinal: 1,
-  counterId: 'a',
-  ...fields,
-});
+const policyOf = (fields: RuleFields): string =>
+  createCounter({ name: 'note to self: this customer pays late', ...fields }).policy;
 
 describe('the name of a limit that clients read', () => {
   it.each([
@@ -30,17 +18,17 @@ describe('the name of a limit that clients read', () => {
     ['/%C3%A9', 'c3-a9-ip'],
     [`/${'x'.repeat(80)}`, `${'x'.repeat(48)}-ip`],
   ])('is made from the resource %s', (resource, policy) => {
-    expect(policyOf(rule({ resource }))).toBe(policy);
+    expect(policyOf({ resource })).toBe(policy);
     expect(policy).toMatch(POLICY);
   });
 
   it('tells scopes apart', () => {
-    expect(policyOf(rule({ scope: 'apiKey' }))).toBe('all-key');
-    expect(policyOf(rule({ scope: 'global' }))).toBe('all-global');
+    expect(policyOf({ scope: 'apiKey' })).toBe('all-key');
+    expect(policyOf({ scope: 'global' })).toBe('all-global');
   });
 
   it('is the policy of the rule, if it has one', () => {
-    expect(policyOf(rule({ policy: 'search' }))).toBe('search');
+    expect(policyOf({ policy: 'search' })).toBe('search');
   });
 
   it.each([
@@ -50,6 +38,13 @@ describe('the name of a limit that clients read', () => {
     [3600, '1h'],
     [86_400, '1d'],
   ])('ends with the window of %d seconds, if the rule has several limits', (windowSeconds, end) => {
-    expect(policyOf(rule({ windowSeconds, limits: [{ limit: 1, windowSeconds }] }))).toBe(`all-ip-${end}`);
+    expect(
+      policyOf({
+        limits: [
+          { limit: 1, windowSeconds },
+          { limit: 2, windowSeconds: 7 },
+        ],
+      }),
+    ).toBe(`all-ip-${end}`);
   });
 });

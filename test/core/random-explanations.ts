@@ -1,28 +1,17 @@
 // Random rules, tiers and requests. They have few values, so that rules often match requests.
+
 import fc from 'fast-check';
+import { createRule, type RuleFields } from '../../local/rules.ts';
 import type { ExplainContent } from '../../src/authoring/explain.ts';
-import {
-  type RouteCost,
-  RULE_DEFAULTS,
-  type Rule,
-  SCOPES,
-  type Tier,
-  type WrittenLimit,
-} from '../../src/core/matching/rule.ts';
+import type { PublishedRule } from '../../src/core/matching/compiled-rule.ts';
+import type { WrittenLimit } from '../../src/core/matching/flat-rule.ts';
+import { type RouteCost, type Rule, SCOPES, type Tier } from '../../src/core/matching/rule.ts';
 
-export type GivenRule = ExplainContent['rules'][number];
+export type GivenRule = PublishedRule & ExplainContent['rules'][number];
+export type GivenFields = RuleFields & { readonly enabled?: boolean | undefined };
 
-export const rule = (fields: Partial<GivenRule> & Pick<Rule, 'id'>): GivenRule => ({
-  ...RULE_DEFAULTS,
-  name: `rule ${fields.id}`,
-  resource: '/*',
-  scope: 'ip',
-  algorithm: 'fixed-window',
-  limit: 10,
-  windowSeconds: 60,
-  ordinal: 1,
-  ...fields,
-});
+export const rule = (fields: GivenFields & Pick<Rule, 'id'>): GivenRule =>
+  createRule({ name: `rule ${fields.id}`, ...fields });
 
 const someOf = (...values: string[]) =>
   fc.oneof(

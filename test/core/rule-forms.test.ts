@@ -1,23 +1,15 @@
 // Several limits, costs by resource, exceptions and replacements, as the snapshot finds them.
+
 import { describe, expect, it } from 'vitest';
+import { createRule, type RuleFields } from '../../local/rules.ts';
 import { counterId } from '../../src/core/counting/keys.ts';
-import { RULE_DEFAULTS, type Rule, type Tier } from '../../src/core/matching/rule.ts';
+import type { Rule, Tier } from '../../src/core/matching/rule.ts';
 import { compileSnapshot, withCounterIds } from '../../src/core/matching/snapshot.ts';
 import { decodeSnapshot, encodeSnapshot, versionOf } from '../../src/core/matching/stored-snapshot.ts';
 
-const rule = (fields: Partial<Rule> & Pick<Rule, 'id'>): Rule => ({
-  ...RULE_DEFAULTS,
-  name: fields.id,
-  resource: '/*',
-  scope: 'ip',
-  algorithm: 'fixed-window',
-  limit: 10,
-  windowSeconds: 60,
-  ordinal: 1,
-  ...fields,
-});
+const rule = (fields: RuleFields & Pick<Rule, 'id'>): Rule => createRule({ name: fields.id, ...fields });
 
-const SEVERAL: Partial<Rule> = {
+const SEVERAL: RuleFields = {
   limit: null,
   windowSeconds: null,
   limits: [
@@ -146,7 +138,7 @@ describe('an exception', () => {
   it('in the same slot is only for the subjects that it names', async () => {
     const partner = rule({ id: 'partner', action: 'allow', subjects: ['192.0.2.1'] });
     expect(await namesAt([all, partner], '/x')).toEqual([]);
-    expect(await namesAt([all, rule({ ...partner, subjects: ['192.0.2.9'] })], '/x')).toEqual(['all']);
+    expect(await namesAt([all, { ...partner, subjects: ['192.0.2.9'] }], '/x')).toEqual(['all']);
   });
 
   it('needs no limit', async () => {

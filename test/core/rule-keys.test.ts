@@ -1,20 +1,17 @@
 // What a rule counts by: counters per route and method, subjects of several parts and their bounds, hosts and routes,
 // and names that begin alike.
+
 import { describe, expect, it } from 'vitest';
+import { createRule, type RuleFields } from '../../local/rules.ts';
 import { explain } from '../../src/authoring/explain.ts';
 import { groupOf } from '../../src/core/counting/keys.ts';
 import type { Claims } from '../../src/core/matching/caller.ts';
 import { countersFor, everyVariant, OTHER_METHOD } from '../../src/core/matching/compiled-rule.ts';
 import { NO_FACTS, type RequestFacts } from '../../src/core/matching/counted-by.ts';
 import { ROUTE_DEFAULTS } from '../../src/core/matching/origin-routes.ts';
-import { planRequest, policyOf } from '../../src/core/matching/plan.ts';
+import { planRequest } from '../../src/core/matching/plan.ts';
 import { contains, parseResource, type Route } from '../../src/core/matching/resource.ts';
-import {
-  MAX_LIMITS_OF_A_RULE,
-  MAX_RESOURCES_OF_A_RULE,
-  RULE_DEFAULTS,
-  type Rule,
-} from '../../src/core/matching/rule.ts';
+import { MAX_LIMITS_OF_A_RULE, MAX_RESOURCES_OF_A_RULE, type Rule } from '../../src/core/matching/rule.ts';
 import {
   compileSnapshot,
   SETTINGS_DEFAULTS,
@@ -22,18 +19,7 @@ import {
   withCounterIds,
 } from '../../src/core/matching/snapshot.ts';
 
-const rule = (fields: Partial<Rule>): Rule => ({
-  ...RULE_DEFAULTS,
-  id: fields.name ?? 'r',
-  name: 'r',
-  resource: '/*',
-  scope: 'ip',
-  algorithm: 'fixed-window',
-  limit: 10,
-  windowSeconds: 60,
-  ordinal: 1,
-  ...fields,
-});
+const rule = (fields: RuleFields): Rule => createRule({ id: fields.name ?? 'r', name: 'r', ...fields });
 
 interface Asked {
   readonly method?: string;
@@ -162,7 +148,7 @@ describe('a rule by several parts', () => {
       ['weir:{by:=ada/gpt}', 10],
       ['weir:{user:=ada}', 30],
     ]);
-    expect(one.map(({ rule: counter }) => policyOf(counter))).toEqual(['all-user', 'all-user-bound']);
+    expect(one.map(({ rule: counter }) => counter.policy)).toEqual(['all-user', 'all-user-bound']);
     expect(other[0]?.key).not.toBe(one[0]?.key);
     expect([other[1]?.key, other[1]?.id]).toEqual([one[1]?.key, one[1]?.id]);
   });

@@ -1,9 +1,11 @@
 // All limits of a caller on any path: the same rules that its requests would meet one by one.
+
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { createRule, type RuleFields } from '../../local/rules.ts';
 import type { Caller } from '../../src/core/matching/caller.ts';
-import { RULE_DEFAULTS, SCOPES, type Tier } from '../../src/core/matching/rule.ts';
-import { type CompiledRule, compileSnapshot, MAX_LIMITS } from '../../src/core/matching/snapshot.ts';
+import { SCOPES, type Tier } from '../../src/core/matching/rule.ts';
+import { compileSnapshot, MAX_LIMITS, type PublishedRule } from '../../src/core/matching/snapshot.ts';
 import { rounds } from '../rounds.ts';
 
 const TIERS: Tier[] = [
@@ -13,27 +15,15 @@ const TIERS: Tier[] = [
 const CALLER: Caller = { ip: '192.0.2.1', address: '192.0.2.1', userId: 'u1' };
 
 let lastId = 0;
-const rule = (fields: Partial<CompiledRule>): CompiledRule => {
+const rule = (fields: RuleFields): PublishedRule => {
   lastId += 1;
   const id = String(lastId).padStart(6, '0');
-  return {
-    ...RULE_DEFAULTS,
-    id,
-    name: `rule ${id}`,
-    resource: '/*',
-    scope: 'ip',
-    algorithm: 'fixed-window',
-    limit: 10,
-    windowSeconds: 60,
-    ordinal: lastId,
-    counterId: id,
-    ...fields,
-  };
+  return createRule({ id, name: `rule ${id}`, ordinal: lastId, ...fields });
 };
 
-const snapshotOf = (rules: readonly CompiledRule[]) =>
+const snapshotOf = (rules: readonly PublishedRule[]) =>
   compileSnapshot('v1', { rules, tiers: TIERS, lists: [] });
-const namesFor = (rules: readonly CompiledRule[], caller: Partial<Caller> = {}) =>
+const namesFor = (rules: readonly PublishedRule[], caller: Partial<Caller> = {}) =>
   snapshotOf(rules)
     .limitsOf({ ...CALLER, ...caller }, 0)
     .map((match) => match.rule.name);

@@ -1,32 +1,21 @@
 import { describe, expect, it } from 'vitest';
+import { createRule, type RuleFields } from '../../local/rules.ts';
 import { counterId } from '../../src/core/counting/keys.ts';
 import type { Caller } from '../../src/core/matching/caller.ts';
-import { RULE_DEFAULTS, type Tier } from '../../src/core/matching/rule.ts';
+import type { Tier } from '../../src/core/matching/rule.ts';
 import {
-  type CompiledRule,
   compileSnapshot,
   type MatchRequest,
+  type PublishedRule,
   type SnapshotContent,
   withCounterIds,
 } from '../../src/core/matching/snapshot.ts';
 
 let lastId = 0;
-const rule = (fields: Partial<CompiledRule>): CompiledRule => {
+const rule = (fields: RuleFields): PublishedRule => {
   lastId += 1;
   const id = String(lastId);
-  return {
-    ...RULE_DEFAULTS,
-    id,
-    name: `rule ${id}`,
-    resource: '/*',
-    scope: 'ip',
-    algorithm: 'fixed-window',
-    limit: 10,
-    windowSeconds: 60,
-    ordinal: lastId,
-    counterId: id,
-    ...fields,
-  };
+  return createRule({ id, name: `rule ${id}`, ordinal: lastId, ...fields });
 };
 
 const CALLER: Caller = { ip: '192.0.2.1', address: '192.0.2.1' };
@@ -52,7 +41,7 @@ const match = (
   });
 
 const namesOf = (matches: ReturnType<typeof match>) => matches.map(({ rule: { name } }) => name);
-const matching = (rules: CompiledRule[], asked: Parameters<typeof match>[1]) =>
+const matching = (rules: PublishedRule[], asked: Parameters<typeof match>[1]) =>
   namesOf(match({ rules }, asked));
 
 describe('a snapshot', () => {
@@ -193,7 +182,7 @@ describe('a snapshot', () => {
   });
 
   it('takes the limit of the tier, else that of the rule', () => {
-    const limitOf = (fields: Partial<CompiledRule>, tier?: string) =>
+    const limitOf = (fields: RuleFields, tier?: string) =>
       match({ rules: [rule(fields)] }, { caller: { tier } }).map(({ limit }) => limit);
     expect(limitOf({ limitName: 'requests' })).toEqual([100]);
     expect(limitOf({ limitName: 'requests' }, 'premium')).toEqual([5000]);
@@ -234,13 +223,10 @@ describe('a snapshot', () => {
 
 describe('withCounterIds', () => {
   it('names counters by rule, algorithm, window and buckets', async () => {
-    const { counterId: _, ...given } = rule({
-      algorithm: 'sliding-window-buckets',
-      buckets: 6,
-      windowSeconds: 30,
-    });
+    const given = rule({ algorithm: 'sliding-window-buckets', buckets: 6, windowSeconds: 30 });
+    const id = await counterId(given.id, 'sliding-window-buckets', 30_000, 6);
     expect(await withCounterIds([given])).toEqual([
-      { ...given, counterId: await counterId(given.id, 'sliding-window-buckets', 30_000, 6) },
+      { ...given, limits: [{ ...given.limits[0], counterId: id }] },
     ]);
   });
 });

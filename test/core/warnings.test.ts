@@ -1,19 +1,10 @@
 import { describe, expect, it } from 'vitest';
+import { createRule, type RuleFields } from '../../local/rules.ts';
 import { findWarnings } from '../../src/authoring/warnings.ts';
-import { RULE_DEFAULTS, type Rule, type Tier } from '../../src/core/matching/rule.ts';
+import type { Rule, Tier } from '../../src/core/matching/rule.ts';
 
-const rule = (id: string, fields: Partial<Rule> = {}): Rule => ({
-  ...RULE_DEFAULTS,
-  id,
-  name: id.toUpperCase(),
-  resource: '/users/:id',
-  scope: 'user',
-  algorithm: 'fixed-window',
-  limit: 10,
-  windowSeconds: 60,
-  ordinal: 1,
-  ...fields,
-});
+const rule = (id: string, fields: RuleFields = {}): Rule =>
+  createRule({ id, name: id.toUpperCase(), resource: '/users/:id', scope: 'user', ...fields });
 
 const TIERS: Tier[] = [
   { name: 'free', limits: { requests: 100 }, isDefault: true },
@@ -64,7 +55,7 @@ describe('a tie', () => {
     ]);
   });
 
-  it.each<[string, Partial<Rule>]>([
+  it.each<[string, RuleFields]>([
     ['another scope', { scope: 'ip' }],
     ['another resource', { resource: '/users/:id/*' }],
     ['another priority', { priority: 1, methods: ['GET'] }],
@@ -218,7 +209,7 @@ describe('shares', () => {
 });
 
 describe('10,000 rules', () => {
-  const many = (fields: (i: number) => Partial<Rule>) =>
+  const many = (fields: (i: number) => RuleFields) =>
     Array.from({ length: 10_000 }, (_, i) => rule(String(i).padStart(5, '0'), fields(i)));
 
   it.each<[string, Rule[], number]>([

@@ -1,12 +1,11 @@
 // The three families of headers agree and are true: over random decisions, and over random histories of real counters.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { RuleFields } from '../../local/rules.ts';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import { decisiveResult, denyingResults } from '../../src/core/decision.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import { policyOf } from '../../src/core/matching/plan.ts';
-import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
 import { rounds } from '../rounds.ts';
 import {
   createCheck,
@@ -62,7 +61,7 @@ function agree(decided: readonly Result[], nowMs: number): void {
   }
 }
 
-const nameOf = ({ check }: Result) => policyOf(check.rule);
+const nameOf = ({ check }: Result) => check.rule.policy;
 const limitOf = (headers: Headers, result: Result) =>
   policiesIn(headers, 'RateLimit').find(({ name }) => name === nameOf(result))?.parameters;
 
@@ -128,7 +127,7 @@ const rule = fc
     countDenied: fc.boolean(),
     blockSeconds: fc.option(fc.integer({ min: 1, max: 4 }), { freq: 6 }),
   })
-  .map((fields): Partial<CompiledRule> => {
+  .map((fields): RuleFields => {
     return { ...fields, burst: WITH_BURST.includes(fields.algorithm) ? fields.burst : null };
   });
 
@@ -138,9 +137,9 @@ const history = fc.record({
 });
 
 /** The last of several decisions, and what would come next. */
-function play({ rules, pausesMs }: { rules: Partial<CompiledRule>[]; pausesMs: number[] }) {
+function play({ rules, pausesMs }: { rules: RuleFields[]; pausesMs: number[] }) {
   const counters = createMemoryCounters();
-  const checks: RuleCheck[] = rules.map(createCheck);
+  const checks: RuleCheck[] = rules.map((fields) => createCheck(fields));
   const decideAt = (atMs: number) => {
     const { outcomes } = runChecks('take', checks, atMs, counters);
     const decided = checks.flatMap((check, i) => {

@@ -1,35 +1,24 @@
 // Decisions to make headers from, and the headers as an independent parser reads them.
+
 import { type BareItem, type Item, parseList } from 'structured-headers';
+import { createCounter, type RuleFields } from '../../local/rules.ts';
 import type { Outcome } from '../../src/core/counting/check.ts';
 import { type CheckResult, type CountedDecision, denyingResults } from '../../src/core/decision.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
 import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
 import { setDecisionHeaders } from '../../src/gateway/headers.ts';
 
 export const NOW_MS = 1_800_000_000_000;
 
 let lastOrdinal = 0;
-export function createRule(fields: Partial<CompiledRule> = {}): CompiledRule {
+export function createRule(fields: RuleFields = {}): CompiledRule {
   lastOrdinal += 1;
   const id = String(lastOrdinal);
-  return {
-    ...RULE_DEFAULTS,
-    id,
-    name: `rule ${id}`,
-    resource: '/*',
-    scope: 'ip',
-    algorithm: 'fixed-window',
-    limit: 10,
-    windowSeconds: 60,
-    ordinal: lastOrdinal,
-    counterId: id,
-    policy: fields.name ?? `rule ${id}`,
-    ...fields,
-  };
+  const names = { id, name: `rule ${id}`, policy: fields.name ?? `rule ${id}` };
+  return createCounter({ ...names, ordinal: lastOrdinal, ...fields });
 }
 
-export function createCheck(fields: Partial<CompiledRule> = {}): RuleCheck {
+export function createCheck(fields: RuleFields = {}): RuleCheck {
   const rule = createRule(fields);
   const extra = rule.burst ?? rule.buckets ?? undefined;
   return {
@@ -51,7 +40,7 @@ export function createCheck(fields: Partial<CompiledRule> = {}): RuleCheck {
 export type Result = CheckResult<RuleCheck>;
 
 /** Allowed, unless a wait is given. `undefined` as the wait means for ever. */
-export function createResult(rule: Partial<CompiledRule>, outcome: Partial<Outcome> = {}): Result {
+export function createResult(rule: RuleFields, outcome: Partial<Outcome> = {}): Result {
   const allowed = !('retryAfterMs' in outcome);
   return {
     check: createCheck(rule),

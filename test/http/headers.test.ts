@@ -181,10 +181,14 @@ describe('an incident', () => {
 
 describe('several limits of one rule', () => {
   it('are separate policies, named by their windows', () => {
-    const rule = { name: 'search', limits: [{ windowSeconds: 1 }, { windowSeconds: 3600 }], ordinal: 1 };
+    const limits = [
+      { limit: 20, windowSeconds: 1 },
+      { limit: 1000, windowSeconds: 3600 },
+    ];
+    const rule = { name: 'search', ordinal: 1 };
     const headers = headersOf([
-      createResult({ ...rule, limit: 20, windowSeconds: 1 }, { remaining: 19 }),
-      createResult({ ...rule, limit: 1000, windowSeconds: 3600 }, { remaining: 3 }),
+      createResult({ ...rule, limits }, { remaining: 19 }),
+      createResult({ ...rule, limits: limits.toReversed() }, { remaining: 3 }),
     ]);
     expect(headers.get('RateLimit-Policy')).toBe('"search-1s";q=20;w=1, "search-1h";q=1000;w=3600');
     expect(policiesIn(headers, 'RateLimit').map(({ name }) => name)).toEqual(['search-1h', 'search-1s']);

@@ -2,11 +2,12 @@
 
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { createRule } from '../../local/rules.ts';
 import { subjectKey } from '../../src/core/counting/keys.ts';
 import { type Caller, subjectOf } from '../../src/core/matching/caller.ts';
 import { NO_FACTS } from '../../src/core/matching/counted-by.ts';
 import { planRequest } from '../../src/core/matching/plan.ts';
-import { RULE_DEFAULTS, type Rule, SCOPES } from '../../src/core/matching/rule.ts';
+import { SCOPES } from '../../src/core/matching/rule.ts';
 import { compileSnapshot, withCounterIds } from '../../src/core/matching/snapshot.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
 import { identify } from '../../src/identity/identity.ts';
@@ -70,17 +71,7 @@ async function checksBy(caller: Caller, model: string) {
   return plan.kind === 'checks' ? plan.checks : [];
 }
 
-const RULE: Rule = {
-  ...RULE_DEFAULTS,
-  id: '',
-  name: '',
-  resource: '/*',
-  scope: 'user',
-  algorithm: 'fixed-window',
-  limit: 10,
-  windowSeconds: 60,
-  ordinal: 0,
-};
+const RULE = createRule({ scope: 'user', ordinal: 0 });
 
 const keysOfNobody = (ip: string) => keysOf({ ip, address: ip });
 const from = (ip: string, headers: HeaderList = []): HeaderList => [['CF-Connecting-IP', ip], ...headers];

@@ -1,7 +1,8 @@
 // A limiter on fake regions, in fake time. Fakes are only for faults and clocks.
+
 import { afterEach, beforeEach, vi } from 'vitest';
+import { createCounter } from '../../local/rules.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
 import type { CompiledRule, Snapshot } from '../../src/core/matching/snapshot.ts';
 import type { Probe, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
@@ -14,18 +15,7 @@ import {
 import type { LimiterRegion, Regions } from '../../src/limiter/region-calls.ts';
 import { DEADLINE_MS, type FakeRegion, START_MS } from './fake-regions.ts';
 
-const rule: CompiledRule = {
-  ...RULE_DEFAULTS,
-  id: 'r',
-  name: 'r',
-  resource: '/*',
-  scope: 'ip',
-  algorithm: 'fixed-window',
-  limit: 10,
-  windowSeconds: 60,
-  ordinal: 1,
-  counterId: 'c',
-};
+const rule = createCounter({ id: 'r' });
 export const createCheck = (fields: Partial<CompiledRule> = {}): RuleCheck => ({
   rule: { ...rule, ...fields },
   key: 'k',

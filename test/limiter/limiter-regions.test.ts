@@ -1,7 +1,7 @@
 // The limiter with several regions: what it remembers, reports and counts later. With one region, none of this shows.
 import { describe, expect, it, vi } from 'vitest';
+import type { RuleFields } from '../../local/rules.ts';
 import type { Decision } from '../../src/core/decision.ts';
-import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { setDecisionHeaders } from '../../src/gateway/headers.ts';
 import { denies, fails, START_MS } from './fake-regions.ts';
@@ -191,7 +191,7 @@ describe('a subject whose owner is down', () => {
 });
 
 describe('with one region', () => {
-  it.each<[string, Partial<LimitedRule>]>([
+  it.each<[string, RuleFields]>([
     ['is split', {}],
     ['is central', { central: true }],
     ['has shares for others', { shares: { eu: 1 } }],

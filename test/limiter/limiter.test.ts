@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { createCounter } from '../../local/rules.ts';
 import type { Outcome } from '../../src/core/counting/check.ts';
 import type { Plan } from '../../src/core/matching/plan.ts';
-import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
-import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
 import type { RulesPointer } from '../../src/core/ports/region.ts';
 import { CounterStoreError } from '../../src/core/ports/region.ts';
 import type { Probe, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
@@ -12,18 +11,7 @@ import type { RunAny } from '../shared/any-call.ts';
 import { createRegion } from './fake-regions.ts';
 import { snapshotOf } from './limiter-harness.ts';
 
-const rule: CompiledRule = {
-  ...RULE_DEFAULTS,
-  id: 'r',
-  name: 'r',
-  resource: '/*',
-  scope: 'ip',
-  algorithm: 'gcra',
-  limit: 1,
-  windowSeconds: 1,
-  ordinal: 1,
-  counterId: 'c',
-};
+const rule = createCounter({ algorithm: 'gcra', limit: 1, windowSeconds: 1 });
 const check = {
   rule,
   key: 'k',

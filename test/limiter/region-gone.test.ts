@@ -1,7 +1,7 @@
 // How Weir decides, and what becomes of charges, if the only region that can count one of the rules is down.
 import { describe, expect, it, vi } from 'vitest';
+import type { RuleFields } from '../../local/rules.ts';
 import type { Decision } from '../../src/core/decision.ts';
-import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { OnUnavailable } from '../../src/core/matching/rule.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
 import { denies, fails } from './fake-regions.ts';
@@ -11,7 +11,7 @@ import { aloneIn, checkOf, near, openRegions } from './regional-isolate.ts';
 useFakeTime();
 
 describe('if the only region that counts a rule is down', () => {
-  const farIs = (onUnavailable: OnUnavailable, rule: Partial<LimitedRule> = {}) =>
+  const farIs = (onUnavailable: OnUnavailable, rule: RuleFields = {}) =>
     aloneIn('eu', 'far', { onUnavailable, ...rule });
 
   it.each([

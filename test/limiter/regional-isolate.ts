@@ -1,6 +1,6 @@
 // An isolate on regions with counters in memory, and checks that are split over them or counted in one of them alone.
 
-import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
+import type { RuleFields } from '../../local/rules.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { Split } from '../../src/core/matching/rule.ts';
 import { createJournal } from './fake-regions.ts';
@@ -12,12 +12,8 @@ import type { RuleCheckShape } from './rule-checks.ts';
 export const checkOf = (id: string, { rule, ...shape }: RuleCheckShape = {}) =>
   createMinute({ id, limit: 12, ...shape, rule: { id, name: id, ...rule } });
 export const near = (shape: RuleCheckShape = {}) => checkOf('near', shape);
-export const aloneIn = (
-  region: string,
-  id: string,
-  rule: Partial<LimitedRule> = {},
-  shape: RuleCheckShape = {},
-) => checkOf(id, { ...shape, rule: { shares: { [region]: 1 }, ...rule } });
+export const aloneIn = (region: string, id: string, rule: RuleFields = {}, shape: RuleCheckShape = {}) =>
+  checkOf(id, { ...shape, rule: { shares: { [region]: 1 }, ...rule } });
 
 /** An isolate whose nearest region is `us`, and its calls without those of the census. */
 export function openRegions(names: readonly string[] = ['us', 'eu', 'ap'], split?: Split) {

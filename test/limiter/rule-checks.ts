@@ -1,13 +1,12 @@
 // Checks that know their rule, and answers to them. A test names only the fields that matter.
+import { createCounter, type RuleFields } from '../../local/rules.ts';
 import type { Check, Outcome } from '../../src/core/counting/check.ts';
-import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
 
 export const START_MS = 1_800_000_000_000;
 
 export type RuleCheckShape = Partial<Check> & {
-  readonly rule?: Partial<LimitedRule>;
+  readonly rule?: RuleFields;
   readonly full?: RuleCheck['full'];
 };
 
@@ -21,21 +20,13 @@ export function createRuleCheck({ rule, ...shape }: RuleCheckShape = {}): RuleCh
     ...seat,
     full: { limit: shape.limit ?? check.limit, extra: shape.extra },
     ...shape,
-    rule: {
-      ...RULE_DEFAULTS,
-      id: check.id,
-      name: check.id,
-      resource: '/*',
-      scope: 'ip',
+    rule: createCounter({
       algorithm,
-      limit: 10,
       windowSeconds: 1,
       cost: shape.cost ?? check.cost,
       action: shape.isShadow ? 'log' : 'reject',
-      ordinal: 1,
-      counterId: check.id,
       ...rule,
-    },
+    }),
   };
 }
 

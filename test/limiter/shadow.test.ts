@@ -1,7 +1,7 @@
 // Shadow rules with several regions: they are counted after the response, in the way in which they would be enforced.
 import { describe, expect, it } from 'vitest';
+import type { RuleFields } from '../../local/rules.ts';
 import type { CheckResult } from '../../src/core/decision.ts';
-import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
 import { denies, fails, hangingRun, START_MS } from './fake-regions.ts';
@@ -94,7 +94,7 @@ describe('shadow rules', () => {
     expect([asked(), told]).toEqual([['us peek'], []]);
   });
 
-  it.each<[string, Partial<LimitedRule>]>([
+  it.each<[string, RuleFields]>([
     ['takes its cost from the origin', { costFromOrigin: true }],
     ['refunds errors', { refundOnError: true }],
     ['delays', { action: 'throttle', spill: false }],

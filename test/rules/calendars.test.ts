@@ -1,10 +1,12 @@
 // Compares the borders of calendar windows with those of Postgres, over all clock changes of many time zones.
+
 import { sql } from 'drizzle-orm';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createRule, type RuleFields } from '../../local/rules.ts';
 import { createTimeZone } from '../../src/authoring/time-zone.ts';
 import { CALENDAR_WINDOWS, type Calendar } from '../../src/core/counting/calendar.ts';
-import { RULE_DEFAULTS, type Rule } from '../../src/core/matching/rule.ts';
+import type { Rule } from '../../src/core/matching/rule.ts';
 import { bordersBetween, calendarsFor } from '../../src/rules/publishing/calendars.ts';
 import { rounds } from '../rounds.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
@@ -90,10 +92,7 @@ describe('a window of the calendar', () => {
   });
 });
 
-const rule = (fields: Partial<Rule>): Rule => ({
-  ...{ ...RULE_DEFAULTS, id: 'r', name: 'r', resource: '/*', ordinal: 0, limit: 5 },
-  ...{ scope: 'tenant', algorithm: 'fixed-window', ...fields },
-});
+const rule = (fields: RuleFields): Rule => createRule({ scope: 'tenant', windowSeconds: null, ...fields });
 
 describe('the published calendar', () => {
   const NOW_MS = Date.UTC(2026, 10, 17);

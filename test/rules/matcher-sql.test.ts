@@ -2,6 +2,7 @@
 import { sql } from 'drizzle-orm';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parseFlatRule } from '../../src/core/matching/flat-rule.ts';
 import type { Tier } from '../../src/core/matching/rule.ts';
 import { compileSnapshot, type MatchRequest } from '../../src/core/matching/snapshot.ts';
 import { rules as rulesTable, tiers as tiersTable } from '../../src/rules/tables/tables.ts';
@@ -29,7 +30,7 @@ describe('the compiled matcher', () => {
         fc.array(request, { minLength: 40, maxLength: 60 }),
         async (rules, tiers, requests) => {
           const inForce = rules.filter(({ enabled }) => enabled);
-          const snapshot = compileSnapshot('v', { rules: inForce, tiers, lists: [] });
+          const snapshot = compileSnapshot('v', { rules: inForce.map(parseFlatRule), tiers, lists: [] });
           const compiled = requests.map((each) =>
             snapshot
               .match(each)

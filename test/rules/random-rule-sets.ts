@@ -3,25 +3,19 @@ import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import type { Caller } from '../../src/core/matching/caller.ts';
 import { NO_FACTS } from '../../src/core/matching/counted-by.ts';
+import { type FlatRule, RULE_DEFAULTS, type WrittenLimit } from '../../src/core/matching/flat-rule.ts';
 import { canonicalPath } from '../../src/core/matching/path.ts';
-import {
-  type Per,
-  type RouteCost,
-  RULE_DEFAULTS,
-  SCOPES,
-  type Tier,
-  type WrittenLimit,
-} from '../../src/core/matching/rule.ts';
-import type { MatchRequest, PublishedRule } from '../../src/core/matching/snapshot.ts';
+import { type Per, type RouteCost, SCOPES, type Tier } from '../../src/core/matching/rule.ts';
+import type { MatchRequest } from '../../src/core/matching/snapshot.ts';
 
 /** The database orders uuids like their text. */
 const IDS = Array.from({ length: 25 }, () => randomUUID());
 
 const MOMENTS_MS = ['2030-01-01', '2030-02-01', '2030-03-01'].map(Date.parse);
-const isBackwards = ({ validFromMs, validUntilMs }: Pick<PublishedRule, 'validFromMs' | 'validUntilMs'>) =>
+const isBackwards = ({ validFromMs, validUntilMs }: Pick<FlatRule, 'validFromMs' | 'validUntilMs'>) =>
   validFromMs !== null && validUntilMs !== null && validFromMs >= validUntilMs;
 
-export type RuleRow = PublishedRule & { readonly enabled: boolean };
+export type RuleRow = FlatRule & { readonly enabled: boolean };
 
 /** Each value is rare, so that rules have few conditions and often match. */
 const someOf = (...values: string[]) =>

@@ -3,7 +3,8 @@ import { neonConfig } from '@neondatabase/serverless';
 import fc from 'fast-check';
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { encodeRule } from '../../src/core/matching/stored-snapshot.ts';
+import { formatFlatRule } from '../../src/core/matching/flat-rule.ts';
+import type { Rule } from '../../src/core/matching/rule.ts';
 import { readContent } from '../../src/rules/publishing/content.ts';
 import { createRuleReader, type RuleReader } from '../../src/rules/publishing/rule-reader.ts';
 import { rounds } from '../rounds.ts';
@@ -132,7 +133,7 @@ describe('a reader that is kept across changes', () => {
           expect(read).toEqual(await readBy(createReader()));
           const { content } = await readContent(db.database);
           expect(read.content).toEqual(onlyEnabled(content));
-          expect(read.texts).toEqual(read.content.rules.map(encodeRule));
+          expect(read.texts).toEqual(read.content.rules.map(formatFlatRule));
           rejectedSomething ||= read.rejected.length > 0;
         }
       }),
@@ -224,7 +225,7 @@ describe('a rule that changes between the two queries of a read', () => {
 
   it('is read in its new state', async () => {
     const { during, afterwards } = await changeMeanwhile(`update rules set "limit" = 9 where name = 'a'`);
-    expect(during.content.rules.find(({ name }) => name === 'a')?.limit).toBe(9);
+    expect(during.content.rules.find(({ name }) => name === 'a')?.limits[0]?.limit).toBe(9);
     expect(during).toEqual(afterwards);
   });
 
@@ -249,7 +250,7 @@ describe('a rule that changes between the two queries of a read', () => {
         values ('a', '/again', 'ip', 'gcra', 1, 1)`,
     );
     expect(during.content.rules.map(({ name }) => name)).toEqual(['b']);
-    expect(afterwards.content.rules.map(({ resource }) => resource).sort()).toEqual(['/again', '/b']);
+    expect(afterwards.content.rules.flatMap(({ resources }) => resources).sort()).toEqual(['/again', '/b']);
   });
 });
 
@@ -277,7 +278,7 @@ it('a rule of a replaced database is read again, even if it has the same revisio
   await run('alter table rules disable trigger revise');
   await run(`update rules set "limit" = 9, updated_at = updated_at + interval '1 second'`);
   await run('alter table rules enable trigger revise');
-  expect((await reader.read(SHARES)).content.rules).toMatchObject([{ name: 'a', limit: 9 }]);
+  expect((await reader.read(SHARES)).content.rules).toMatchObject([{ name: 'a', limits: [{ limit: 9 }] }]);
 });
 
 it('two reads at once by one reader give the same result as one', async () => {
@@ -292,7 +293,9 @@ it('two reads at once by one reader give the same result as one', async () => {
   const early = await readBy(reader);
   await run(`update rules set "limit" = 9 where name = 'b'`);
   held.resolve();
-  expect(early.content.rules.map(({ limit }) => limit)).toEqual([5, 5]);
-  expect((await late).content.rules.map(({ limit }) => limit).sort()).toEqual([5, 9]);
+  expect(early.content.rules.map(limitOf)).toEqual([5, 5]);
+  expect((await late).content.rules.map(limitOf).sort()).toEqual([5, 9]);
   expect(await readBy(reader)).toEqual(await readBy(createReader()));
 });
+
+const limitOf = ({ limits }: Rule) => limits[0]?.limit;

@@ -1,16 +1,6 @@
 // The smallest possible rule.
-import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
-import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
+import { createRule as createAnyRule } from '../../local/rules.ts';
+import type { PublishedRule } from '../../src/core/matching/snapshot.ts';
 
-export const createRule = (id: string): CompiledRule => ({
-  ...RULE_DEFAULTS,
-  id,
-  name: id,
-  resource: '/*',
-  scope: 'ip',
-  algorithm: 'fixed-window',
-  limit: 5,
-  windowSeconds: 60,
-  ordinal: 1,
-  counterId: `counter-${id}`,
-});
+export const createRule = (id: string): PublishedRule =>
+  createAnyRule({ id, limit: 5, counterId: `counter-${id}` });

@@ -45,7 +45,7 @@ const inForce = async (name: string) => {
   const { content, texts, rejected } = await createRuleReader(database).read({});
   const text = joinSnapshot({ ...content, rules: texts });
   const snapshot = await decodeSnapshot(await versionOf(text), text);
-  return { limits: snapshot?.rulesNamed({ rule: name }).map(({ rule }) => rule.limit), rejected };
+  return { limits: snapshot?.rulesNamed({ rule: name }).map(({ rule }) => rule.limits[0]?.limit), rejected };
 };
 
 beforeAll(async () => {

@@ -1,8 +1,10 @@
 // The judge of a whole episode: how much more may pass after a region has forgotten what it counted.
 import { expect, it } from 'vitest';
 import { createLedgers } from '../../local/simulator/ledgers.ts';
+import type { Content } from '../../local/simulator/rule-sets.ts';
 import { scenarioOf } from '../../local/simulator/run.ts';
 import { REGIONS, START_MS } from '../../local/simulator/scenario.ts';
+import { RULE_DEFAULTS } from '../../src/core/matching/flat-rule.ts';
 import { type RuleCheck, standInAt } from '../../src/core/matching/plan.ts';
 import { checkOf } from '../limiter/regional-isolate.ts';
 
@@ -13,12 +15,16 @@ const limited = (limit: number): RuleCheck => {
 };
 /** The limit grows from 3 to 30. Each of the three regions has a third of it. */
 const [before, after] = [limited(3), limited(30)];
-const contentWith = ({ rule }: RuleCheck) => ({
-  sets: [{ path: '/', rules: [rule] }],
-  shares: { us: 1, eu: 1, ap: 1 },
-  sharesBefore: [],
-  moved: {},
-});
+const contentWith = ({ rule: { id, name, limit } }: RuleCheck): Content => {
+  const counting = { algorithm: 'sliding-window-log', limit, windowSeconds: 1 } as const;
+  const rule = { ...RULE_DEFAULTS, ...counting, id, name, resource: '/', scope: 'ip', ordinal: 1 } as const;
+  return {
+    sets: [{ path: '/', rules: [rule] }],
+    shares: { us: 1, eu: 1, ap: 1 },
+    sharesBefore: [],
+    moved: {},
+  };
+};
 const scenario = {
   ...scenarioOf({ seed: 1, number: 0, kind: 'quiet' }),
   contents: [

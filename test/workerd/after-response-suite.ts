@@ -1,8 +1,8 @@
 // The gateway passes work on charges to waitUntil. The runtime drops all other work after the response. The store
 // answers late, so work that nobody waits for would be missing at the end.
 import { describe, expect, it } from 'vitest';
+import type { RuleFields } from '../../local/rules.ts';
 import type { Operation } from '../../src/core/counting/check.ts';
-import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import { type CounterStore, operationsBy } from '../../src/core/ports/region.ts';
 import type { Ledger } from '../../src/limiter/ledger.ts';
 import { clientGone, type ProxyResult } from '../../src/proxy/proxy.ts';
@@ -17,7 +17,7 @@ interface Done extends Omit<Situation, 'decision' | 'charge'> {
 }
 
 /** What was done in the end for a request under this rule. */
-async function doneFor(rule: Partial<LimitedRule>, { isInDoubt = false, ...situation }: Done = {}) {
+async function doneFor(rule: RuleFields, { isInDoubt = false, ...situation }: Done = {}) {
   const done: [operation: Operation, cost: number | undefined][] = [];
   const store: CounterStore = {
     reset: async () => {},
@@ -52,7 +52,7 @@ const HELD = { algorithm: 'concurrency' } as const;
 const QUEUED = { action: 'throttle', algorithm: 'leaky-bucket' } as const;
 
 describe('after the response there is', () => {
-  it.each<[string, Partial<LimitedRule>, Done, [Operation, number][]]>([
+  it.each<[string, RuleFields, Done, [Operation, number][]]>([
     ['a charge of the extra cost', SETTLED, { forward: answering(200, 5) }, [['settle', 2]]],
     ['a refund of the saved cost', SETTLED, { forward: answering(200, 1) }, [['refund', 2]]],
     [
@@ -79,7 +79,7 @@ describe('after the response there is', () => {
 });
 
 describe('after the response nothing is done about', () => {
-  it.each<[string, Partial<LimitedRule>, Done]>([
+  it.each<[string, RuleFields, Done]>([
     ['a request that cost as much as it was charged', SETTLED, { forward: answering(200, 3) }],
     ['a request whose cost the origin does not name', SETTLED, { forward: answering(200) }],
     ['a request that the origin answered with an error', REFUNDED, { forward: answering(503) }],
@@ -91,7 +91,7 @@ describe('after the response nothing is done about', () => {
   });
 });
 
-it.each<[string, Partial<LimitedRule>]>([
+it.each<[string, RuleFields]>([
   ['nothing is left to do', {}],
   ['its cost is named by the origin', SETTLED],
   ['it holds a seat', HELD],

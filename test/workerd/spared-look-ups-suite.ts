@@ -1,6 +1,8 @@
 // If Weir refuses a request for any caller, it does not look the caller up.
+
 import { describe, expect, it } from 'vitest';
-import { RULE_DEFAULTS, type Rule, type SCOPES } from '../../src/core/matching/rule.ts';
+import { createRule, type RuleFields } from '../../local/rules.ts';
+import type { Rule, SCOPES } from '../../src/core/matching/rule.ts';
 import { compileSnapshot, type SnapshotContent, withCounterIds } from '../../src/core/matching/snapshot.ts';
 import {
   ABSENT,
@@ -21,24 +23,17 @@ import { SILENT, SILENT_LOG } from '../telemetry/silent.ts';
 const IP = '192.0.2.1';
 
 interface World extends Partial<Omit<SnapshotContent, 'rules'>> {
-  readonly rules?: readonly Partial<Rule>[];
+  readonly rules?: readonly RuleFields[];
   /** By API key. */
   readonly keys?: Readonly<Record<string, CallerRecord>>;
   readonly unverified?: 'count' | 'reject';
 }
 
 let ordinals = 0;
-const ruleOf = (fields: Partial<Rule>): Rule => {
+const ruleOf = (fields: RuleFields): Rule => {
   ordinals += 1;
   const id = String(ordinals);
-  const what = {
-    resource: '/*',
-    scope: 'ip',
-    algorithm: 'fixed-window',
-    limit: 5,
-    windowSeconds: 60,
-  } as const;
-  return { ...RULE_DEFAULTS, ...what, id, name: id, ordinal: ordinals, ...fields };
+  return createRule({ id, name: id, ordinal: ordinals, limit: 5, ...fields });
 };
 
 /** One isolate whose region denies everything for a minute, and whose directory notes each look-up. */

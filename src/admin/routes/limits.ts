@@ -5,8 +5,8 @@ import * as z from 'zod';
 import { CALENDAR_WINDOWS } from '../../core/counting/calendar.ts';
 import { type Caller, subjectOf } from '../../core/matching/caller.ts';
 import { countedIp } from '../../core/matching/ip.ts';
-import { planRequest, policyOf, type RuleCheck } from '../../core/matching/plan.ts';
-import { LISTS, resourcesOf, SCOPES } from '../../core/matching/rule.ts';
+import { planRequest, type RuleCheck } from '../../core/matching/plan.ts';
+import { LISTS, SCOPES } from '../../core/matching/rule.ts';
 import type { Snapshot } from '../../core/matching/snapshot.ts';
 import { invalidRequest, ProblemError } from '../../http/internal-problems.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
@@ -139,8 +139,8 @@ async function checksOf(rules: Snapshot, caller: Caller, nowMs: number): Promise
 const toLimit = ({ rule, full, windowMs }: RuleCheck, caller: Caller) => ({
   ruleId: rule.id,
   name: rule.name,
-  policy: policyOf(rule),
-  resource: resourcesOf(rule).join(', '),
+  policy: rule.policy,
+  resource: rule.resources.join(', '),
   methods: [...rule.methods],
   action: rule.action,
   scope: rule.scope,

@@ -1,112 +1,47 @@
-// Compiles a rule as people wrote it into one compiled rule for each of its limits, with all that a counter needs.
+// Compiles a rule into one compiled rule for each of its limits, with all that a counter needs.
 
-import type { AlgorithmId } from '../counting/algorithms/registry.ts';
-import { CALENDAR_SECONDS, type CalendarWindow } from '../counting/calendar.ts';
 import { counterId, hash } from '../counting/keys.ts';
 import { isChosenByClient } from './counted-by.ts';
-import { ruleNameOf } from './plan.ts';
 import { slotOf } from './resource.ts';
-import { isUncounted, LARGEST_LIMIT, type Rule, resourcesOf, type WrittenLimit } from './rule.ts';
+import { LARGEST_LIMIT, type Rule, type RuleLimit } from './rule.ts';
 
-/** One limit of a rule, with all fields filled in. */
-export interface RuleLimit {
-  readonly algorithm: AlgorithmId;
-  readonly limit: number | null;
-  readonly limitName: string | null;
-  /** For a calendar window: its approximate length. */
-  readonly windowSeconds: number;
-  /** Null: its windows are aligned to the epoch. */
-  readonly window: CalendarWindow | null;
-  readonly timeZone: string | null;
-  readonly anchorDay: number | null;
-  readonly burst: number | null;
-  readonly buckets: number | null;
-}
+/** A limit in a snapshot, with the id of its counter. */
+export type PublishedLimit = RuleLimit & { readonly counterId: string };
 
-/** A rule with one limit in its own fields, as most rules have. */
-export type LimitedRule = Rule & RuleLimit;
-
-/** A rule in a snapshot, with the ids of its counters. */
-export interface PublishedRule extends Rule {
-  /** The id of its counter, if it has one limit. */
-  readonly counterId: string;
-  /** The ids of the counters of its `limits`, in the same order. */
-  readonly counterIds?: readonly string[] | undefined;
-}
+export type PublishedRule = Omit<Rule, 'limits'> & { readonly limits: readonly PublishedLimit[] };
 
 /** One limit of a rule, with all fields of the rule. */
-export type CompiledRule = PublishedRule &
-  RuleLimit & {
-    /** A bound on all values that a client chooses, beside a counter of the same rule. */
-    readonly isBound?: true;
-    /** The route and method that have this counter for themselves. */
-    readonly variant?: string;
-    /** For a check without a request: its id is all that is needed to give the charge back. */
-    readonly isReturnable?: true;
-  };
-
-/** The limits of a rule; none if it allows or multiplies. */
-export function limitsOf(rule: Rule): RuleLimit[] {
-  if (isUncounted(rule)) return [];
-  const said: Said[] = rule.limits.length === 0 ? [rule] : rule.limits.map((one) => completed(one, rule));
-  return said.map((one) => withLength(one)).filter(isLimit);
+export interface CompiledRule extends PublishedLimit, Omit<PublishedRule, 'policy'> {
+  /** The name of the limit that clients read. */
+  readonly policy: string;
+  /** A bound on all values that a client chooses, beside a counter of the same rule. */
+  readonly isBound?: true;
+  /** The route and method that have this counter for themselves. */
+  readonly variant?: string;
+  /** For a check without a request: its id is all that is needed to give the charge back. */
+  readonly isReturnable?: true;
 }
-
-const completed = (one: WrittenLimit, rule: Rule) => ({
-  limit: one.limit ?? null,
-  limitName: one.limitName ?? null,
-  burst: one.burst ?? null,
-  buckets: one.buckets ?? null,
-  windowSeconds: one.windowSeconds ?? null,
-  window: one.window ?? null,
-  timeZone: one.timeZone ?? null,
-  anchorDay: one.anchorDay ?? null,
-  algorithm: one.algorithm ?? rule.algorithm,
-});
-
-/** A limit that may still lack fields. */
-type Said = Pick<Rule, keyof RuleLimit>;
-
-const withLength = (said: Said): Said =>
-  said.window === null ? said : { ...said, windowSeconds: CALENDAR_SECONDS[said.window] };
-
-const isLimit = (said: Said): said is Said & RuleLimit =>
-  said.algorithm !== null && said.windowSeconds !== null;
 
 /** The most that one request can cost. Regional parts depend on it and not on a request's own cost. */
 export const largestCostOf = ({ cost, costs }: Rule): number =>
   costs.reduce((most, one) => Math.max(most, one.cost), cost);
 
 /** Names the counter of each limit. Only this step is asynchronous, so it happens before a snapshot is stored. */
-export function withCounterIds<R extends Rule>(rules: readonly R[]): Promise<(R & PublishedRule)[]> {
-  return Promise.all(
-    rules.map(async (rule) => {
-      const ids = await Promise.all(
-        limitsOf(rule).map((limit) =>
-          counterId(rule.id, limit.algorithm, windowsOf(limit), limit.buckets ?? 0),
-        ),
-      );
-      return rule.limits.length === 0
-        ? { ...rule, counterId: ids[0] ?? '' }
-        : { ...rule, counterId: '', counterIds: ids };
-    }),
+export const withCounterIds = <R extends Rule>(rules: readonly R[]): Promise<(R & PublishedRule)[]> =>
+  Promise.all(
+    rules.map(async (rule) => ({ ...rule, limits: await Promise.all(rule.limits.map(withId(rule))) })),
   );
-}
+
+const withId =
+  ({ id }: Rule) =>
+  async (limit: RuleLimit): Promise<PublishedLimit> => ({
+    ...limit,
+    counterId: await counterId(id, limit.algorithm, windowsOf(limit), limit.buckets ?? 0),
+  });
 
 /** If the length or the calendar changes, counting starts anew. */
 const windowsOf = ({ window, timeZone, anchorDay, windowSeconds }: RuleLimit): number | string =>
   window === null ? windowSeconds * 1000 : [window, timeZone ?? 'UTC', anchorDay ?? ''].join(' ');
-
-/** One compiled rule for each limit. A rule with one limit is its own compiled rule, unless it has a calendar. */
-export function countersOf(rule: PublishedRule): CompiledRule[] {
-  return limitsOf(rule).map((limit, i) =>
-    isCompiled(rule, limit) ? rule : { ...rule, ...limit, counterId: rule.counterIds?.[i] ?? rule.counterId },
-  );
-}
-
-/** `limitsOf` returns the rule itself if the rule has all fields of its one limit. */
-const isCompiled = (rule: PublishedRule, limit: RuleLimit): rule is CompiledRule =>
-  (limit as object) === (rule as object);
 
 // The counters of a rule: one for each limit. With `per`, each resource or method has its own. If clients choose a part
 // of `by`, each counter has a bound beside it.
@@ -131,6 +66,10 @@ export const isPerRoute = (rule: Rule): boolean => rule.per.includes('route') &&
 export const isPerMethod = (rule: Rule): boolean => rule.per.includes('method');
 export const hasBound = ({ by }: Pick<Rule, 'by'>): boolean => by.some(isChosenByClient);
 
+/** The counters of a rule without variants and bounds: one for each limit. */
+export const countersOf = (rule: PublishedRule): CompiledRule[] =>
+  rule.limits.map((limit) => ({ ...rule, ...limit, policy: policyOf(rule, limit) }));
+
 export function countersFor(rule: PublishedRule, variant: Variant): readonly CompiledRule[] {
   const counters = countersOf(rule).map((counter) => asVariant(counter, rule, variant));
   return hasBound(rule) ? counters.flatMap((counter) => [counter, boundOf(counter, rule)]) : counters;
@@ -146,8 +85,7 @@ function asVariant(counter: CompiledRule, rule: Rule, { resource, method }: Vari
     ...counter,
     counterId: `${counter.counterId}${variant}`,
     variant,
-    policy: ruleNameOf(rule),
-    ...(isOfRoute && { resource, resources: [] }),
+    ...(isOfRoute && { resources: [resource] }),
     ...(isOfMethod && { methods: [method] }),
   };
 }
@@ -158,7 +96,7 @@ function boundOf(counter: CompiledRule, rule: Rule): CompiledRule {
   return {
     ...counter,
     counterId: `${counter.counterId}_bound`,
-    policy: `${ruleNameOf(rule)}-bound`,
+    policy: policyOf(rule, counter, '-bound'),
     limit: times(counter.limit),
     burst: times(counter.burst),
     by: [],
@@ -169,10 +107,42 @@ function boundOf(counter: CompiledRule, rule: Rule): CompiledRule {
 
 /** All variants of a rule: one for each counter that a caller can have. They list all limits of a caller. */
 export function everyVariant(rule: PublishedRule): Variant[] {
-  const routes = isPerRoute(rule) ? resourcesOf(rule) : [undefined];
+  const routes = isPerRoute(rule) ? rule.resources : [undefined];
   const methods = isPerMethod(rule) ? everyMethod(rule) : [undefined];
   return routes.flatMap((resource) => methods.map((method) => ({ resource, method })));
 }
 
 const everyMethod = ({ methods }: Rule): readonly string[] =>
   methods.length > 0 ? [...new Set(methods.map(countedMethod))] : COUNTED_METHODS;
+
+// The name of a limit that clients read. A rule's own name is for operators and may be confidential.
+
+/** Names that need no escaping in a header. */
+export const POLICY = /^[a-z0-9][a-z0-9._-]{0,62}$/;
+const MAX_CHARACTERS = 48;
+
+/** One name for each limit. If a rule has several limits, each name ends with its window. */
+export const policyOf = (rule: Rule, { window, windowSeconds }: RuleLimit, kind = ''): string =>
+  ruleNameOf(rule) + kind + (rule.limits.length === 1 ? '' : `-${window ?? inUnits(windowSeconds)}`);
+
+/** The policy of the rule. If the rule has none, `/users/:id` of scope `ip` becomes `users-id-ip`. */
+export const ruleNameOf = ({ policy, resources: [first = ''], scope }: Rule): string =>
+  policy ?? `${slugOf(first)}-${scope === 'apiKey' ? 'key' : scope}`;
+
+function slugOf(resource: string): string {
+  const words = resource.toLowerCase().replace(/\/\*$/, '/all').replace(/\*$/, '-all');
+  const slug = words.replace(/[^a-z0-9._]+/g, '-').replace(/^[^a-z0-9]+|-$/g, '');
+  return slug.slice(0, MAX_CHARACTERS) || 'root';
+}
+
+const UNITS = [
+  ['d', 86_400],
+  ['h', 3_600],
+  ['m', 60],
+] as const;
+
+/** 3,600 seconds are `1h`, and 90 are `90s`. */
+function inUnits(seconds: number): string {
+  const unit = UNITS.find(([, size]) => seconds % size === 0);
+  return unit ? `${seconds / unit[1]}${unit[0]}` : `${seconds}s`;
+}

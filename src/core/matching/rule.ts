@@ -29,9 +29,10 @@ export interface Rule {
   readonly name: string;
   /** The name that clients read. Null: one is made from the resource and the scope. */
   readonly policy: string | null;
-  /** A path (`/login`), a template (`/users/:id`), a prefix (`/api/*`) or everything (`/*`). */
-  readonly resource: string;
-  /** Several resources that share the rule's counters; `resource` is the first. Empty: `resource` is the only one. */
+  /**
+   * One or more, which share the rule's counters: paths (`/login`), templates (`/users/:id`), prefixes (`/api/*`), names
+   * that begin alike (`/search*`) or everything (`/*`).
+   */
   readonly resources: readonly string[];
   /** None: every method. `GET` includes `HEAD`. */
   readonly methods: readonly string[];
@@ -55,24 +56,8 @@ export interface Rule {
   readonly subjects: readonly string[];
   /** The percent of its subjects that the rule applies to. A hash decides, so each subject keeps its answer. */
   readonly percent: number;
-  /** Null only if the rule allows or multiplies: it has no limit then. */
-  readonly algorithm: AlgorithmId | null;
-  /** Null: only tiers that have `limitName` are limited. */
-  readonly limit: number | null;
-  /** A limit of the caller's tier with this name takes precedence over `limit`. */
-  readonly limitName: string | null;
-  /** Null if the rule allows, has a calendar `window` or several `limits`. */
-  readonly windowSeconds: number | null;
-  /** A day, week or month of the calendar, instead of `windowSeconds`. */
-  readonly window: CalendarWindow | null;
-  /** The time zone of the calendar; null: UTC. */
-  readonly timeZone: string | null;
-  /** The day on which a month begins. Null: the tenant's anchor day, if the rule counts tenants; else the first. */
-  readonly anchorDay: number | null;
-  readonly burst: number | null;
-  readonly buckets: number | null;
-  /** Several limits that apply together. Empty: the fields above are the only limit. */
-  readonly limits: readonly WrittenLimit[];
+  /** Limits that apply together. None if the rule allows or multiplies. */
+  readonly limits: readonly RuleLimit[];
   readonly cost: number;
   /** The costs of requests to some resources. The most specific resource wins. All other requests cost `cost`. */
   readonly costs: readonly RouteCost[];
@@ -115,19 +100,23 @@ export interface Rule {
   readonly ordinal: number;
 }
 
-/** One of several limits of a rule, as people write it. */
-export interface WrittenLimit {
-  readonly limit?: number | undefined;
-  readonly limitName?: string | undefined;
-  /** This or a calendar `window`. */
-  readonly windowSeconds?: number | undefined;
-  readonly window?: CalendarWindow | undefined;
-  readonly timeZone?: string | undefined;
-  readonly anchorDay?: number | undefined;
-  /** Left out: the rule's. */
-  readonly algorithm?: AlgorithmId | undefined;
-  readonly burst?: number | undefined;
-  readonly buckets?: number | undefined;
+/** One limit of a rule. */
+export interface RuleLimit {
+  readonly algorithm: AlgorithmId;
+  /** Null: only tiers that have `limitName` are limited. */
+  readonly limit: number | null;
+  /** A limit of the caller's tier with this name takes precedence over `limit`. */
+  readonly limitName: string | null;
+  /** For a calendar window: its approximate length. */
+  readonly windowSeconds: number;
+  /** A day, week or month of the calendar. Null: windows are aligned to the epoch. */
+  readonly window: CalendarWindow | null;
+  /** The time zone of the calendar; null: UTC. */
+  readonly timeZone: string | null;
+  /** The day on which a month begins. Null: the tenant's anchor day, if the rule counts tenants; else the first. */
+  readonly anchorDay: number | null;
+  readonly burst: number | null;
+  readonly buckets: number | null;
 }
 
 export interface RouteCost {
@@ -187,69 +176,11 @@ export const MAX_BOUND_TIMES = 1_000_000;
  */
 export const SHORTEST_SEAT_SECONDS = 30;
 
-/** The defaults of a published rule. */
-export const RULE_DEFAULTS = {
-  policy: null,
-  resources: [] as string[],
-  methods: [] as string[],
-  tiers: [] as string[],
-  per: [] as Per[],
-  by: [] as string[],
-  boundTimes: 10,
-  hosts: [] as string[],
-  routes: [] as string[],
-  subjects: [] as string[],
-  percent: 100,
-  algorithm: null,
-  limit: null,
-  limitName: null,
-  windowSeconds: null,
-  window: null,
-  timeZone: null,
-  anchorDay: null,
-  burst: null,
-  buckets: null,
-  limits: [] as WrittenLimit[],
-  cost: 1,
-  costs: [] as RouteCost[],
-  costFromOrigin: false,
-  refundOnError: false,
-  action: 'reject',
-  times: null,
-  replaces: false,
-  maxDelayMs: null,
-  priority: 100,
-  countDenied: false,
-  blockSeconds: null,
-  status: 429,
-  message: null,
-  onUnavailable: 'open',
-  alertAt: [] as number[],
-  shares: null,
-  spill: true,
-  central: false,
-  lease: true,
-  validFromMs: null,
-  validUntilMs: null,
-} as const satisfies Partial<Rule>;
-
-/** Defaults for people alone: a snapshot names every scope, and an algorithm that it leaves out is null. */
-export const PEOPLE_DEFAULTS = {
-  scope: 'ip',
-  algorithm: 'sliding-window-counter',
-} as const satisfies Partial<Rule>;
-
-export const resourcesOf = ({
-  resource,
-  resources,
-}: Pick<Rule, 'resource' | 'resources'>): readonly string[] =>
-  resources.length > 0 ? resources : [resource];
-
 /** The fields that decide whether a rule is central. */
 export type PlacingFields = Pick<
   Rule,
-  'central' | 'spill' | 'algorithm' | 'action' | 'countDenied' | 'blockSeconds' | 'costFromOrigin'
->;
+  'central' | 'spill' | 'action' | 'countDenied' | 'blockSeconds' | 'costFromOrigin'
+> & { readonly limits: readonly Pick<RuleLimit, 'algorithm'>[] };
 
 /**
  * Whether each subject is counted in one region: the rule says so, or its counters cannot be split. Seats are held
@@ -259,7 +190,7 @@ export type PlacingFields = Pick<
 export const isCentral = ({ central, spill, ...rule }: PlacingFields): boolean =>
   central ||
   (spill &&
-    ((rule.algorithm !== null && traitsOf(rule.algorithm).holdsSeats) ||
+    (rule.limits.some(({ algorithm }) => traitsOf(algorithm).holdsSeats) ||
       rule.action === 'throttle' ||
       rule.countDenied ||
       rule.blockSeconds !== null ||

@@ -24,7 +24,7 @@ import {
 import { parametersOf, type RequestFacts } from './counted-by.ts';
 import { NameTable } from './name-table.ts';
 import { contains, parseResource, type Route } from './resource.ts';
-import { isUncounted, type Rule, resourcesOf, SCOPES, type Scope } from './rule.ts';
+import { type Rule, SCOPES, type Scope } from './rule.ts';
 
 // Which of two rules of a slot comes first.
 
@@ -88,11 +88,7 @@ export const multiplies = (from: Rule, to: Rule): boolean =>
 const known = new WeakMap<Rule, readonly Route[]>();
 
 function routesOf(rule: Rule): readonly Route[] {
-  const found =
-    known.get(rule) ??
-    resourcesOf(rule)
-      .map(parseResource)
-      .filter((route) => route.ok);
+  const found = known.get(rule) ?? rule.resources.map(parseResource).filter((route) => route.ok);
   known.set(rule, found);
   return found;
 }
@@ -204,7 +200,7 @@ export const placeOf = ({ scope, isShadow }: Pick<Slot, 'scope' | 'isShadow'>): 
   SCOPES.indexOf(scope) * 2 + Number(isShadow);
 
 /** Rules must be added by rank, the best one first. */
-export function addToSlot(slot: Slot, rule: PublishedRule, rank: number, resource = rule.resource): void {
+export function addToSlot(slot: Slot, rule: PublishedRule, rank: number, resource: string): void {
   const candidate = toCandidate(slot, rule, { rank, resource });
   slot.isTiered ||= rule.tiers.length > 0 || takesLimitOfTier(rule);
   slot.isReplacing ||= candidate.isReplacing;
@@ -214,9 +210,8 @@ export function addToSlot(slot: Slot, rule: PublishedRule, rank: number, resourc
   else addUnlessCovered(slot.everybody, candidate);
 }
 
-export const takesLimitOfTier = (rule: Rule): boolean =>
-  !isUncounted(rule) &&
-  (rule.limitName !== null || rule.limits.some(({ limitName }) => limitName !== undefined));
+export const takesLimitOfTier = ({ limits }: Rule): boolean =>
+  limits.some(({ limitName }) => limitName !== null);
 
 function toCandidate(
   slot: Slot,

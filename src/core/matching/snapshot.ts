@@ -2,11 +2,17 @@
 
 import { type Calendars, compileCalendars, type PublishedCalendars } from '../counting/calendar.ts';
 import type { Caller } from './caller.ts';
-import { type CompiledRule, countersOf, hasBound, isPerRoute, type PublishedRule } from './compiled-rule.ts';
+import {
+  type CompiledRule,
+  countersOf,
+  hasBound,
+  isPerRoute,
+  type PublishedRule,
+  ruleNameOf,
+} from './compiled-rule.ts';
 import { compileLists } from './lists.ts';
 import { compileOriginRoutes, type OriginRoute, type OriginRoutes } from './origin-routes.ts';
 import { withoutExtensions } from './path.ts';
-import { ruleNameOf } from './plan.ts';
 import {
   createRouteTrie,
   isOwnPath,
@@ -14,15 +20,7 @@ import {
   parseResource,
   type RouteTrie,
 } from './resource.ts';
-import {
-  compileTiers,
-  type ListEntry,
-  limitOfTier,
-  resourcesOf,
-  type Split,
-  type Tier,
-  type TierLimits,
-} from './rule.ts';
+import { compileTiers, type ListEntry, limitOfTier, type Split, type Tier, type TierLimits } from './rule.ts';
 import {
   addToSlot,
   bestOf,
@@ -70,7 +68,10 @@ export type RulesNamed = (name: RuleName) => readonly NamedRule[];
 export function compileNames(rules: readonly PublishedRule[]): RulesNamed {
   let tables: { readonly byRule: Table; readonly byPolicy: Table } | undefined;
   return ({ rule, policy }) => {
-    tables ??= { byRule: tableOf(rules, ({ id, name }) => [id, name]), byPolicy: tableOf(rules, policyOf) };
+    tables ??= {
+      byRule: tableOf(rules, ({ id, name }) => [id, name]),
+      byPolicy: tableOf(rules, (one) => [ruleNameOf(one)]),
+    };
     const found = rule === undefined ? tables.byPolicy.get(policy ?? '') : tables.byRule.get(rule);
     return found ?? [];
   };
@@ -78,15 +79,25 @@ export function compileNames(rules: readonly PublishedRule[]): RulesNamed {
 
 type Table = Map<string, NamedRule[]>;
 
-const policyOf = (rule: PublishedRule) => [ruleNameOf(rule)];
-
 function tableOf(rules: readonly PublishedRule[], namesOf: (rule: PublishedRule) => string[]): Table {
   const table: Table = new Map();
   for (const rule of rules) {
-    const named = { rule, counters: countersOf(rule) };
+    const named = toNamed(rule);
     for (const name of new Set(namesOf(rule))) table.set(name, [...(table.get(name) ?? []), named]);
   }
   return table;
+}
+
+/** Compiles the counters of a rule on first use, and once, because the limiter keeps what it knows by rule object. */
+function toNamed(rule: PublishedRule): NamedRule {
+  let counters: readonly CompiledRule[] | undefined;
+  return {
+    rule,
+    get counters() {
+      counters ??= countersOf(rule);
+      return counters;
+    },
+  };
 }
 
 export { type CompiledRule, type PublishedRule, withCounterIds } from './compiled-rule.ts';
@@ -320,7 +331,7 @@ function compileRoutes(rules: readonly PublishedRule[]): CompiledRoutes {
   const multiplyingSlots: Slot[] = [];
   const parsed = new Map<string, ParsedResource>();
   for (const [rank, rule] of [...rules].sort(byRank).entries()) {
-    for (const resource of resourcesOf(rule)) {
+    for (const resource of rule.resources) {
       const route = parsed.get(resource) ?? lastParsed.get(resource) ?? parseResource(resource);
       parsed.set(resource, route);
       if (!route.ok) continue;

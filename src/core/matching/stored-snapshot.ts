@@ -1,7 +1,7 @@
 // A snapshot as text, without the defaults of rules. Its version is its digest, so damaged text is never used as rules.
 import { digest, toHex } from '../digest.ts';
-import { RULE_DEFAULTS } from './rule.ts';
-import { compileSnapshot, type PublishedRule, type Snapshot, type SnapshotContent } from './snapshot.ts';
+import { type FlatRule, formatFlatRule, parseFlatRule } from './flat-rule.ts';
+import { compileSnapshot, type Snapshot, type SnapshotContent } from './snapshot.ts';
 
 /**
  * Raised when older Workers cannot read what newer ones write. Since 2, rules may have several limits. Since 3, they
@@ -17,9 +17,7 @@ export const versionOf = async (text: string): Promise<string> =>
   toHex((await digest('SHA-256', text)).slice(0, 8));
 
 export const encodeSnapshot = ({ rules, ...others }: SnapshotContent): string =>
-  joinSnapshot({ ...others, rules: rules.map(encodeRule) });
-
-export const encodeRule = (rule: PublishedRule): string => JSON.stringify(withoutDefaults(rule));
+  joinSnapshot({ ...others, rules: rules.map(formatFlatRule) });
 
 /** Joins encoded rules. The publisher keeps the texts of unchanged rules. */
 export function joinSnapshot({ rules, ...content }: EncodedContent): string {
@@ -39,16 +37,12 @@ export interface EncodedContent extends Omit<SnapshotContent, 'rules'> {
 /** Undefined if the text does not match the version, or has a newer format. */
 export async function decodeSnapshot(version: string, text: string): Promise<Snapshot | undefined> {
   if ((await versionOf(text)) !== version) return undefined;
-  const { format, ...content } = JSON.parse(text) as SnapshotContent & { format: number };
+  const { format, ...content } = JSON.parse(text) as StoredSnapshot;
   if (!READABLE.includes(format)) return undefined;
-  const rules = content.rules.map((rule) => ({ ...RULE_DEFAULTS, ...rule }));
-  return compileSnapshot(version, { ...content, rules });
+  return compileSnapshot(version, { ...content, rules: content.rules.map(parseFlatRule) });
 }
 
-function withoutDefaults(rule: PublishedRule): Partial<PublishedRule> {
-  const defaults: Readonly<Record<string, unknown>> = RULE_DEFAULTS;
-  return Object.fromEntries(Object.entries(rule).filter(([field, value]) => !isSame(value, defaults[field])));
+interface StoredSnapshot extends Omit<SnapshotContent, 'rules'> {
+  readonly format: number;
+  readonly rules: readonly Partial<FlatRule>[];
 }
-
-const isSame = (value: unknown, byDefault: unknown) =>
-  value === byDefault || (Array.isArray(value) && Array.isArray(byDefault) && value.length === 0);

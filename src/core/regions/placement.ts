@@ -13,9 +13,9 @@ import { type AlgorithmId, traitsOf } from '../counting/algorithms/registry.ts';
 import type { Borders } from '../counting/calendar.ts';
 import { capacityOf, hasBurst } from '../counting/capacity.ts';
 import { hashTagOf } from '../counting/keys.ts';
-import { type CompiledRule, largestCostOf, limitsOf, type RuleLimit } from '../matching/compiled-rule.ts';
+import { type CompiledRule, largestCostOf } from '../matching/compiled-rule.ts';
 import { extraOf, type RuleCheck } from '../matching/plan.ts';
-import { isCentral, type Rule, type SharesByRegion, type Split } from '../matching/rule.ts';
+import { isCentral, type Rule, type RuleLimit, type SharesByRegion, type Split } from '../matching/rule.ts';
 import {
   centralRegionOf,
   isUsable,
@@ -157,7 +157,7 @@ function withLargestCost(check: RuleCheck): RuleCheck {
 export function movingUntilMs(rule: Rule, split: Split | undefined, nowMs: number): number | undefined {
   const before = [...(split?.moved?.[rule.id] ?? []), ...(rule.shares ? [] : (split?.before ?? []))];
   if (before.length === 0) return undefined;
-  const longestMs = Math.max(0, ...limitsOf(rule).map(holdOfLimit));
+  const longestMs = Math.max(0, ...rule.limits.map(holdOfLimit));
   const untilMs = Math.max(...before.map(({ replacedAtMs }) => (replacedAtMs ?? FOREVER) + longestMs));
   return untilMs > nowMs ? untilMs : undefined;
 }

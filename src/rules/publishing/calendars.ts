@@ -7,7 +7,6 @@ import {
   isAnchoredByTenant,
   type PublishedCalendars,
 } from '../../core/counting/calendar.ts';
-import { limitsOf } from '../../core/matching/compiled-rule.ts';
 import type { Rule } from '../../core/matching/rule.ts';
 
 const DAY_MS = 86_400_000;
@@ -49,13 +48,10 @@ export function calendarsFor(
   };
 }
 
-function calendarsOf(rule: Rule): Calendar[] {
-  // Most rules have no calendar, and there may be thousands of rules.
-  if (rule.window === null && rule.limits.length === 0) return [];
-  return limitsOf(rule).flatMap(({ window, timeZone, anchorDay }) =>
+const calendarsOf = ({ limits }: Rule): Calendar[] =>
+  limits.flatMap(({ window, timeZone, anchorDay }) =>
     window === null ? [] : [{ window, timeZone, anchorDay }],
   );
-}
 
 /** By their names, in a stable order. */
 function bordersOf(calendars: readonly Calendar[], fromMs: number): PublishedCalendars['borders'] {

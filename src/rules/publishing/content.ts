@@ -7,7 +7,6 @@ import { limitProblem } from '../../authoring/rule-problems.ts';
 import { parseRules, type RejectedRow } from '../../authoring/rule-schema.ts';
 import { resolveTiers, type WrittenTier } from '../../authoring/tier-schema.ts';
 import { traitsOf } from '../../core/counting/algorithms/registry.ts';
-import { limitsOf } from '../../core/matching/compiled-rule.ts';
 import { ipRangeProblem } from '../../core/matching/ip.ts';
 import type { OriginPolicy } from '../../core/matching/origin-routes.ts';
 import { type ListEntry, limitOfTier, type Rule, type Tier } from '../../core/matching/rule.ts';
@@ -172,7 +171,7 @@ function withUsableLimits<R extends Rule>(rules: readonly R[], tiers: readonly T
 
 function tierProblems(rule: Rule, { name, limits }: Tier): string[] {
   if (!names(rule.tiers, name)) return [];
-  return limitsOf(rule).flatMap((one) => {
+  return rule.limits.flatMap((one) => {
     const limit = limitOfTier(one, limits);
     if (limit == null || traitsOf(one.algorithm).holdsSeats) return [];
     const problem = limitProblem(one, limit);

@@ -2,11 +2,11 @@
 // It keeps the placement that it replaces, without an end until every region has the announcement. So it does not
 // matter who changed a rule, or how.
 import { eq, or, sql } from 'drizzle-orm';
+import { type FlatRule, RULE_DEFAULTS } from '../../core/matching/flat-rule.ts';
 import {
   isCentral,
+  isUncounted,
   type PlacedBefore,
-  type PlacingFields,
-  RULE_DEFAULTS,
   type Rule,
   type SharesByRegion,
   type Split,
@@ -82,11 +82,11 @@ export function toSplit(rows: readonly PlacementRow[], rules: readonly Rule[]): 
   };
 }
 
-const toBefore = ({ placed, replacedAtMs }: PlacementRow['before'][number]): PlacedBefore => ({
-  shares: (placed['shares'] ?? null) as SharesByRegion | null,
-  central: isCentral({ ...RULE_DEFAULTS, ...(placed as PlacingFields) }),
-  replacedAtMs,
-});
+function toBefore({ placed, replacedAtMs }: PlacementRow['before'][number]): PlacedBefore {
+  const flat = { ...RULE_DEFAULTS, ...(placed as Partial<FlatRule>) };
+  const limits = flat.algorithm === null || isUncounted(flat) ? [] : [{ algorithm: flat.algorithm }];
+  return { shares: flat.shares, central: isCentral({ ...flat, limits }), replacedAtMs };
+}
 
 /** The rule is placed as before, although another field has changed. */
 const isSameWay = (way: PlacedBefore, rule: Rule): boolean =>

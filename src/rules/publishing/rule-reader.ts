@@ -2,11 +2,11 @@
 // among thousands of rules costs little more than a change among ten.
 import { and, asc, eq, inArray, sql } from 'drizzle-orm';
 import { parseRules, type RejectedRow } from '../../authoring/rule-schema.ts';
+import { formatFlatRule } from '../../core/matching/flat-rule.ts';
 import type { OriginPolicy } from '../../core/matching/origin-routes.ts';
 import type { SharesByRegion } from '../../core/matching/rule.ts';
 import type { SnapshotContent } from '../../core/matching/snapshot.ts';
 import { type PublishedRule, withCounterIds } from '../../core/matching/snapshot.ts';
-import { encodeRule } from '../../core/matching/stored-snapshot.ts';
 import type { CallerRevisions } from '../../core/ports/callers.ts';
 import type { Database } from '../tables/repository.ts';
 import { rules as rulesTable } from '../tables/tables.ts';
@@ -79,7 +79,11 @@ async function learn(database: Database, missing: readonly Place[]): Promise<Map
   const rows = await selectRules(database, missing);
   const stamps = new Map(rows.map((row) => [row.id, stampOf(row)]));
   const { rules, rejected } = parseRules(rows);
-  const good = (await withCounterIds(rules)).map((rule) => ({ id: rule.id, rule, text: encodeRule(rule) }));
+  const good = (await withCounterIds(rules)).map((rule) => ({
+    id: rule.id,
+    rule,
+    text: formatFlatRule(rule),
+  }));
   const bad = rejected.map((row) => ({ id: row.id, rejected: row }));
   return new Map([...good, ...bad].map(({ id, ...read }) => [id, { stamp: stamps.get(id) ?? '', ...read }]));
 }

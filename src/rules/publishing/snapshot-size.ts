@@ -3,8 +3,7 @@
 
 import type { Values } from '../../authoring/bodies.ts';
 import { ruleFields } from '../../authoring/rule-schema.ts';
-import type { PublishedRule } from '../../core/matching/snapshot.ts';
-import { encodeRule } from '../../core/matching/stored-snapshot.ts';
+import { formatFlat } from '../../core/matching/flat-rule.ts';
 import type { Database } from '../tables/repository.ts';
 import { lastPublication } from '../tables/tables.ts';
 
@@ -51,7 +50,7 @@ export function bytesOfRule(rule: Values): number {
   if (rule.enabled === false) return 0;
   const said = RULE_FIELDS.filter((field) => rule[field] != null).map((field) => [field, rule[field]]);
   const counters = Array.isArray(rule.limits) ? rule.limits.length * BYTES_OF_COUNTER_ID : 0;
-  return byteLength(encodeRule(Object.fromEntries(said) as PublishedRule)) + ADDED_TO_RULE + counters;
+  return byteLength(formatFlat(Object.fromEntries(said))) + ADDED_TO_RULE + counters;
 }
 
 export const bytesOfTier = ({ name, limits, isDefault }: Values): number =>

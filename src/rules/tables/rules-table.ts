@@ -15,8 +15,9 @@ import {
 import { TIME_ZONE } from '../../authoring/time-zone.ts';
 import { ALGORITHM_IDS, idsWith } from '../../core/counting/algorithms/registry.ts';
 import { CALENDAR_WINDOWS } from '../../core/counting/calendar.ts';
+import { POLICY } from '../../core/matching/compiled-rule.ts';
 import { MAX_PARTS, PART } from '../../core/matching/counted-by.ts';
-import { POLICY } from '../../core/matching/plan.ts';
+import { PEOPLE_DEFAULTS, RULE_DEFAULTS, type WrittenLimit } from '../../core/matching/flat-rule.ts';
 import {
   ACTIONS,
   LARGEST_COST,
@@ -30,16 +31,13 @@ import {
   MAX_RESOURCES_OF_A_RULE,
   MAX_TIMES,
   ON_UNAVAILABLE,
-  PEOPLE_DEFAULTS,
   PER,
   type Per,
   type RouteCost,
-  RULE_DEFAULTS,
   SCOPES,
   SHORTEST_SEAT_SECONDS,
   type SharesByRegion,
   UNCOUNTED_ACTIONS,
-  type WrittenLimit,
 } from '../../core/matching/rule.ts';
 import {
   areObjects,
