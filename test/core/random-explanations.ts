@@ -10,8 +10,10 @@ import { type RouteCost, type Rule, SCOPES, type Tier } from '../../src/core/mat
 export type GivenRule = PublishedRule & ExplainContent['rules'][number];
 export type GivenFields = RuleFields & { readonly enabled?: boolean | undefined };
 
-export const rule = (fields: GivenFields & Pick<Rule, 'id'>): GivenRule =>
-  createRule({ name: `rule ${fields.id}`, ...fields });
+export const rule = (fields: GivenFields & Pick<Rule, 'id'>): GivenRule => ({
+  ...createRule({ name: `rule ${fields.id}`, ...fields }),
+  enabled: fields.enabled,
+});
 
 const someOf = (...values: string[]) =>
   fc.oneof(
