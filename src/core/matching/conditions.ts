@@ -4,7 +4,6 @@
 import { hash } from '../counting/keys.ts';
 import { type Caller, subjectOf } from './caller.ts';
 import type { RequestFacts } from './counted-by.ts';
-import { NameTable } from './name-table.ts';
 import { pathsOf } from './path.ts';
 import { createRouteTrie, PARAMETER, parseResource, type Route } from './resource.ts';
 import type { Rule } from './rule.ts';
@@ -124,22 +123,29 @@ export function namesSubject(subjects: readonly string[], id: string | undefined
   );
 }
 
+/** The value under this name; created on first use. */
+export function getOrSet<T>(table: Map<string, T>, name: string, create: () => T): T {
+  const known = table.get(name) ?? create();
+  table.set(name, known);
+  return known;
+}
+
 /** Values by the beginning of a name. The cost of a look-up grows only with the number of different lengths. */
 export class PrefixTable<T> {
-  readonly #table = new NameTable<T>();
+  readonly #table = new Map<string, T>();
   #lengths: readonly number[] = [];
 
   getOrSet(prefix: string, create: () => T): T {
     if (!this.#lengths.includes(prefix.length))
       this.#lengths = [...this.#lengths, prefix.length].sort((a, b) => a - b);
-    return this.#table.getOrSet(prefix, create);
+    return getOrSet(this.#table, prefix, create);
   }
 
   /** The values of all prefixes that the name begins with, the shortest first. */
-  find(text: string, start = 0, end = text.length): T[] {
+  find(text: string): T[] {
     const found: T[] = [];
     for (const length of this.#lengths) {
-      const value = length <= end - start ? this.#table.get(text, start, start + length) : undefined;
+      const value = length <= text.length ? this.#table.get(text.slice(0, length)) : undefined;
       if (value !== undefined) found.push(value);
     }
     return found;

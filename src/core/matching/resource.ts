@@ -1,8 +1,7 @@
 // The resource of a rule: a path (`/login`), a template (`/users/:id` or `/users/{id}`), a prefix (`/api/*`), names
 // that begin alike (`/search*`) or everything (`/*`). It is normalised like the path of a request.
 
-import { PrefixTable } from './conditions.ts';
-import { NameTable } from './name-table.ts';
+import { getOrSet, PrefixTable } from './conditions.ts';
 import { canonicalPath } from './path.ts';
 
 /** Paths that are Weir's own: never proxied, never limited by rules. */
@@ -138,7 +137,7 @@ const encode = (segment: string) =>
 
 interface Node<T> {
   /** Most nodes are leaves. */
-  literals: NameTable<Node<T>> | undefined;
+  literals: Map<string, Node<T>> | undefined;
   parameter: Node<T> | undefined;
   /** The values of resources that end here with the beginning of a name, as in `/search*`. */
   stems: PrefixTable<T> | undefined;
@@ -191,8 +190,8 @@ function childOf<T>(node: Node<T>, segment: string): Node<T> {
     node.parameter ??= createNode();
     return node.parameter;
   }
-  node.literals ??= new NameTable();
-  return node.literals.getOrSet(segment, createNode<T>);
+  node.literals ??= new Map();
+  return getOrSet(node.literals, segment, createNode<T>);
 }
 
 function walk<T>(node: Node<T>, path: string, from: number, found: T[]): void {
@@ -207,8 +206,9 @@ function walk<T>(node: Node<T>, path: string, from: number, found: T[]): void {
   if (node.literals === undefined && node.parameter === undefined && node.stems === undefined) return;
   const slash = path.indexOf('/', start);
   const end = slash === -1 ? path.length : slash;
-  if (node.stems !== undefined) found.push(...node.stems.find(path, start, end));
-  const literal = node.literals?.get(path, start, end);
+  const segment = path.slice(start, end);
+  if (node.stems !== undefined) found.push(...node.stems.find(segment));
+  const literal = node.literals?.get(segment);
   if (literal !== undefined) walk(literal, path, end, found);
   if (node.parameter !== undefined) walk(node.parameter, path, end, found);
 }

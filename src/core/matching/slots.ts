@@ -17,12 +17,12 @@ import {
   type CostOf,
   compileCosts,
   conditionOf,
+  getOrSet,
   isPattern,
   PrefixTable,
   prefixOf,
 } from './conditions.ts';
 import { parametersOf, type RequestFacts } from './counted-by.ts';
-import { NameTable } from './name-table.ts';
 import { contains, parseResource, type Route } from './resource.ts';
 import { type Rule, SCOPES, type Scope } from './rule.ts';
 
@@ -172,8 +172,8 @@ export interface Slot {
   /** Whether denied requests change a counter of some rule of the slot. */
   mustSeeDenied: boolean;
   readonly everybody: Candidate[];
-  byTier?: NameTable<Candidate[]>;
-  bySubject?: NameTable<Candidate[]>;
+  byTier?: Map<string, Candidate[]>;
+  bySubject?: Map<string, Candidate[]>;
   byPattern?: PrefixTable<Candidate[]>;
 }
 
@@ -280,11 +280,11 @@ function addBySubject(slot: Slot, candidate: Candidate): void {
 }
 
 function addByName(
-  lists = new NameTable<Candidate[]>(),
+  lists = new Map<string, Candidate[]>(),
   named: readonly string[],
   candidate: Candidate,
-): NameTable<Candidate[]> {
-  for (const name of named) addUnlessCovered(lists.getOrSet(name, createList), candidate);
+): Map<string, Candidate[]> {
+  for (const name of named) addUnlessCovered(getOrSet(lists, name, createList), candidate);
   return lists;
 }
 
