@@ -2,7 +2,6 @@
 // is loaded with the first admin request, so the gateway never pays for it.
 
 import { OpenAPIHono } from '@hono/zod-openapi';
-import { HTTPException } from 'hono/http-exception';
 import type { OriginPolicy } from '../core/matching/origin-routes.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
@@ -11,76 +10,62 @@ import type { Snapshot } from '../core/matching/snapshot.ts';
 import type { AttemptGuard } from '../core/ports/callers.ts';
 import type { CounterStore } from '../core/ports/region.ts';
 import type { WeightedRegion } from '../core/regions/parts.ts';
-import { bodyNotRead, invalidBody, invalidRequest, ProblemError, render } from '../http/internal-problems.ts';
-import type { Problem } from '../http/problem.ts';
-import { readAtMost } from '../http/read-at-most.ts';
+import { ProblemError, render } from '../http/internal-problems.ts';
 import type { HowToPublish, Publication } from '../rules/publishing/publish.ts';
 import type { Database } from '../rules/tables/repository.ts';
 import type { Family } from '../telemetry/fleet.ts';
 import { createAuth, createGate, type Gate } from './auth.ts';
-import { fieldErrors, postgresProblem } from './problems.ts';
-import { ROUTE_GROUPS } from './routes/index.ts';
+import { addCollection } from './collection/collection.ts';
+import { COLLECTIONS } from './collections.ts';
+import { postgresProblem } from './problems.ts';
+import { addCounterRoutes } from './routes/counters.ts';
+import { addExplainRoutes } from './routes/explain.ts';
+import { addHistoryRoutes } from './routes/history.ts';
+import { addImportExportRoutes } from './routes/import-export.ts';
+import { addLimitRoutes } from './routes/limits.ts';
+import { addOpenApiRoutes } from './routes/openapi.ts';
+import { addRecordRoutes } from './routes/records.ts';
+import { addPublishRoutes, addSettingsRoutes } from './routes/settings.ts';
+import { addTrafficRoutes } from './routes/traffic.ts';
+import { addWouldDenyRoutes } from './routes/would-deny.ts';
 import type { EndedSessions } from './session.ts';
 import type { Finding } from './smoke.ts';
+import { addSmokeRoutes } from './smoke.ts';
 
-const MEBIBYTE = 1024 * 1024;
-/** Large enough for 10,000 rules. */
-const MAX_BYTES_OF_AN_IMPORT = 10 * MEBIBYTE;
-const MAX_BYTES = MEBIBYTE;
+type AddRoutes = (app: AdminApp, services: AdminServices) => void;
+
+/** A new group of operations is a file in routes/ and a line here. */
+const ROUTE_GROUPS: readonly AddRoutes[] = [
+  addSettingsRoutes,
+  addHistoryRoutes,
+  addExplainRoutes,
+  addLimitRoutes,
+  addCounterRoutes,
+  addImportExportRoutes,
+  addPublishRoutes,
+  addRecordRoutes,
+  addWouldDenyRoutes,
+  addSmokeRoutes,
+  addTrafficRoutes,
+  // Last: it describes all the others.
+  addOpenApiRoutes,
+];
+
 const BASE = `${OWN_PREFIX}/admin`;
-const IMPORT_PATH = `${BASE}/import`;
 
 export function createAdminApp(services: AdminServices, gate: Gate = createGate(services)): AdminApp {
-  const app = createRouter().basePath(BASE);
-  let needsBody: ReturnType<typeof createBodyNeeds> = () => false;
+  const app = new OpenAPIHono<AdminEnv>().basePath(BASE);
   app.use(createAuth(gate));
-  app.use(async (c, next) => {
-    // The body of a read means nothing, and no Request can be made of it.
-    if (isRead(c.req.raw)) return next();
-    const mostBytes = c.req.path === IMPORT_PATH ? MAX_BYTES_OF_AN_IMPORT : MAX_BYTES;
-    const { raw } = c.req;
-    const body = raw.body && (await readAtMost(raw, mostBytes));
-    if (typeof body === 'string') return bodyNotRead(body, mostBytes);
-    const isMissing = !body || isBlank(body);
-    // Without this, a missing body would replace a row with defaults.
-    if (isMissing && needsBody(c.req.method, c.req.path)) return render(MISSING_BODY);
-    c.req.raw = isMissing ? withoutBody(raw) : new Request(raw, { body });
-    return next();
-  });
+  for (const collection of COLLECTIONS) addCollection(app, services, collection);
   for (const addRoutes of ROUTE_GROUPS) addRoutes(app, services);
-  needsBody = createBodyNeeds(app);
   app.notFound((c) => nothingHere(app, c.req.path));
   app.onError((error) => {
     if (error instanceof ProblemError) return render(error.problem, error.headers);
-    if (error instanceof HTTPException && error.status < 500)
-      return render(error.status === 415 ? NOT_JSON : UNREADABLE);
     const body = postgresProblem(error);
     if (body.status >= 500) services.log.error('admin-failed', error);
     return render(body);
   });
   return app;
-}
-
-/** A body that only declares itself as JSON, where none is needed, counts as an object without fields. */
-const withoutBody = (request: Request): Request =>
-  // Bytes, because a text would name its type. A new request, because the body of this one may have been read.
-  new Request(request, { body: request.headers.has('Content-Type') ? '{}' : new Uint8Array() });
-
-const isRead = ({ method }: Request) => method === 'GET' || method === 'HEAD';
-
-/** Blanks alone are no body, either. */
-const isBlank = (body: Uint8Array): boolean =>
-  body.every((byte) => byte === 32 || byte === 9 || byte === 10 || byte === 13);
-
-/** Returns a test for requests to an operation that needs a body. */
-function createBodyNeeds({ openAPIRegistry }: AdminApp): (method: string, path: string) => boolean {
-  const needed = openAPIRegistry.definitions.flatMap((one) =>
-    one.type === 'route' && one.route.request?.body?.required
-      ? [{ method: one.route.method, pattern: toPattern(BASE + one.route.path.replace(/\{(\w+)\}/g, ':$1')) }]
-      : [],
-  );
-  return (method, path) =>
-    needed.some((one) => one.method.toUpperCase() === method && one.pattern.test(path));
 }
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];
@@ -99,34 +84,6 @@ function nothingHere({ routes }: AdminApp, path: string): Response {
 
 const toPattern = (path: string) =>
   new RegExp(`^${path.replaceAll('.', '\\.').replace(/:[^/]+/g, '[^/]+')}$`);
-
-const NOT_JSON: Problem = {
-  status: 415,
-  code: 'not-json',
-  title: 'The body must be JSON',
-  detail: 'Send it with Content-Type: application/json.',
-};
-
-const MISSING_BODY: Problem = {
-  status: 400,
-  code: 'missing-body',
-  title: 'The body is missing',
-  detail: 'Send a JSON object; {} is one without fields.',
-};
-
-const UNREADABLE: Problem = { status: 400, code: 'invalid-json', title: 'The body is not JSON' };
-
-const createRouter = () =>
-  new OpenAPIHono<AdminEnv>({
-    defaultHook(result) {
-      if (result.success) return;
-      // The result has the input after a failure, too, although its type does not say so.
-      const input = 'data' in result ? result.data : undefined;
-      throw result.target === 'json'
-        ? invalidBody(fieldErrors(result.error, input))
-        : invalidRequest(fieldErrors(result.error, input, (path) => path.join('.')));
-    },
-  });
 
 // The interfaces that the admin route needs. management.ts provides the real parts.
 

@@ -1,23 +1,47 @@
-// The parts of an explanation: the caller, what is left of its limits, and each reason in words.
+// What the answers to `explain` and `limits` have in common: the caller, and what is left of its limits. Looking charges
+// nothing.
+
 import { eq } from 'drizzle-orm';
-import type { Explanation, REASONS_AGAINST, RuleExplanation } from '../authoring/explain.ts';
+import * as z from 'zod';
 import { capacityOf, drainMs, hasBurst } from '../core/counting/capacity.ts';
 import type { Outcome } from '../core/counting/check.ts';
 import type { Caller } from '../core/matching/caller.ts';
-import { type PlannedRequest, planRequest, type RuleCheck } from '../core/matching/plan.ts';
-import { compileResource } from '../core/matching/resource.ts';
-import { compileSnapshot } from '../core/matching/snapshot.ts';
-import type { CounterStore } from '../core/ports/region.ts';
+import { countedIp } from '../core/matching/ip.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
 import { hashApiKey } from '../identity/api-key.ts';
 import { findApiKey, findUser } from '../identity/caller-rows.ts';
-import type { ReadContent, StoredContent, StoredRule } from '../rules/publishing/content.ts';
 import type { Database } from '../rules/tables/repository.ts';
 import { apiKeys, tenants } from '../rules/tables/tables.ts';
 import type { AdminServices } from './app.ts';
 
-export type DescribedCaller = Pick<Caller, 'userId' | 'apiKeyId' | 'tenantId' | 'tier'>;
+// The caller.
 
-export interface CallerDescription extends DescribedCaller {
+export const UNKNOWN = { ip: 'unknown', address: 'unknown' };
+
+export const shownCaller = z.strictObject({
+  ip: z.string().nullable().describe('In the form in which it is counted. Null if not known.'),
+  userId: z.string().nullable(),
+  apiKeyId: z.string().nullable(),
+  tenantId: z.string().nullable(),
+  tier: z.string().nullable(),
+});
+
+export const toShownCaller = (caller: Caller, tier: string | undefined): z.infer<typeof shownCaller> => ({
+  ip: caller.ip === UNKNOWN.ip ? null : caller.ip,
+  userId: caller.userId ?? null,
+  apiKeyId: caller.apiKeyId ?? null,
+  tenantId: caller.tenantId ?? null,
+  tier: tier ?? null,
+});
+
+/** An address, or a prefix of IPv6 addresses as rules count it. Any address of the prefix stands for all. */
+export const ipOrPrefix = (text: string, ipv6Prefix: number) =>
+  countedIp(text, ipv6Prefix) ??
+  (text.includes('/') ? countedIp(text.slice(0, text.indexOf('/')), ipv6Prefix) : undefined);
+
+type CallerIds = Pick<Caller, 'userId' | 'apiKeyId' | 'tenantId' | 'tier'>;
+
+export interface DescribedCaller extends CallerIds {
   /** The key itself: nothing keeps, logs or shows it. */
   readonly apiKey?: string | undefined;
 }
@@ -25,9 +49,9 @@ export interface CallerDescription extends DescribedCaller {
 /** Looks up missing facts as for a real request. An invalid key identifies nobody. */
 export async function completeCaller(
   database: Database,
-  described: CallerDescription,
+  described: DescribedCaller,
   nowMs: number,
-): Promise<DescribedCaller> {
+): Promise<CallerIds> {
   const { userId } = described;
   const hash = await hashOf(database, described);
   const key = hash === undefined ? undefined : await findKey(database, hash, nowMs);
@@ -47,7 +71,7 @@ async function tierOfTenant(database: Database, id: string | undefined): Promise
   return row?.tier ?? undefined;
 }
 
-async function hashOf(database: Database, { apiKey, apiKeyId }: CallerDescription) {
+async function hashOf(database: Database, { apiKey, apiKeyId }: DescribedCaller) {
   if (apiKey !== undefined) return hashApiKey(apiKey);
   if (apiKeyId === undefined) return undefined;
   const [row] = await database.select({ hash: apiKeys.hash }).from(apiKeys).where(eq(apiKeys.id, apiKeyId));
@@ -59,51 +83,33 @@ async function findKey(database: Database, hash: string, nowMs: number) {
   return record?.expiresAtMs !== undefined && record.expiresAtMs <= nowMs ? undefined : record;
 }
 
-export interface PeekedRegion {
-  readonly name: string;
-  readonly store: CounterStore;
-}
+// What is left.
 
-export interface Peek {
-  readonly regions: readonly PeekedRegion[];
-  readonly content: StoredContent;
-  readonly request: PlannedRequest;
-  readonly deadlineMs: number;
-  readonly leasedOf: AdminServices['leasedOf'];
-}
+export const left = z.strictObject({
+  allowed: z.boolean().describe('Whether this rule would let the request pass now.'),
+  remaining: z.int(),
+  resetAt: z.iso.datetime(),
+  retryAfterMs: z.int().nullable().describe('Null if no wait will ever help.'),
+});
 
-/** The result for one limit. */
-export interface Peeked {
-  /** The length of the current window; calendar windows differ. */
-  readonly windowSeconds: number;
-  readonly outcome: Outcome;
-  readonly leased: number | undefined;
-}
+export const toLeft = (outcome: Outcome | undefined): z.infer<typeof left> | null =>
+  outcome
+    ? {
+        allowed: outcome.allowed,
+        remaining: outcome.remaining,
+        resetAt: new Date(outcome.resetAtMs).toISOString(),
+        retryAfterMs: outcome.retryAfterMs ?? null,
+      }
+    : null;
 
-/** What is left of each limit in the regions that answer; undefined if none does. Charges nothing. */
-export async function peek(asked: Peek): Promise<ReadonlyMap<string, Peeked> | undefined> {
-  const { regions, content, request, deadlineMs, leasedOf } = asked;
-  const rules = content.rules.filter(({ enabled }) => enabled !== false);
-  const plan = await planRequest(compileSnapshot('', { ...content, rules }), request);
-  if (plan.kind === 'listed' || plan.checks.length === 0) return undefined;
-  const checks = plan.checks.filter(({ rule }) => !rule.isBound);
-  const outcomes = await peekChecks(regions, checks, { nowMs: request.nowMs, deadlineMs });
-  if (!outcomes) return undefined;
-  return new Map(
-    checks.flatMap((check, i) => {
-      const outcome = outcomes[i];
-      const name = outcomeName(check.rule.id, check.rule.windowSeconds);
-      const windowSeconds = check.windowMs / 1_000;
-      return outcome ? [[name, { outcome, windowSeconds, leased: leasedOf(check) }] as const] : [];
-    }),
-  );
-}
+/** A placeholder: looking takes no seat. */
+export const noSeat = () => '-'.repeat(16);
 
 /** For each check, what is left in all answering regions together; undefined if none answers. */
 export async function peekChecks(
-  regions: readonly PeekedRegion[],
+  { regions, deadlineMs }: Pick<AdminServices, 'regions' | 'deadlineMs'>,
   checks: readonly RuleCheck[],
-  { nowMs, deadlineMs }: { readonly nowMs: number; readonly deadlineMs: number },
+  nowMs: number,
 ): Promise<readonly Outcome[] | undefined> {
   if (checks.length === 0) return [];
   const looked = regions.map(({ store }) => store.peek({ checks }, AbortSignal.timeout(deadlineMs)));
@@ -119,9 +125,6 @@ export async function peekChecks(
     ),
   );
 }
-
-/** No two limits of a rule have the same window. */
-export const outcomeName = (ruleId: string, windowSeconds: number): string => `${ruleId} ${windowSeconds}`;
 
 /** Each region was asked with the whole limit, so the missing units are those used there. */
 function together(check: RuleCheck, outcomes: readonly Outcome[], nowMs: number): Outcome {
@@ -149,99 +152,3 @@ function togetherResetAtMs(check: RuleCheck, here: readonly Outcome[], nowMs: nu
   });
   return nowMs + drainMs(buckets, limit);
 }
-
-export type Applying = Extract<RuleExplanation, { readonly reason: 'applies' }>;
-type Allowing = Extract<RuleExplanation, { readonly reason: 'allows' }>;
-type Multiplying = Extract<RuleExplanation, { readonly reason: 'multiplies' }>;
-type Against = Exclude<RuleExplanation, Applying | Allowing | Multiplying>;
-
-export const isApplying = (rule: RuleExplanation): rule is Applying => rule.reason === 'applies';
-export const isAllowing = (rule: RuleExplanation): rule is Allowing => rule.reason === 'allows';
-export const isMultiplying = (rule: RuleExplanation): rule is Multiplying => rule.reason === 'multiplies';
-
-export interface ReasonAgainst {
-  readonly id: string;
-  readonly name: string;
-  readonly reason: (typeof REASONS_AGAINST)[number] | 'rejected';
-  readonly detail: string;
-}
-
-/** Rejected rules first, then rules whose resource matches, then all others. */
-export function reasonsAgainst(
-  { rules, tier }: Explanation,
-  { content, rejected }: ReadContent,
-  matchPath: string,
-): ReasonAgainst[] {
-  const byId = new Map(content.rules.map((rule) => [rule.id, rule]));
-  const isNear = ({ ruleId }: Against) =>
-    resourcesIn(byId.get(ruleId)).some((resource) => compileResource(resource)(matchPath));
-  const against = rules.filter(
-    (rule): rule is Against => !isApplying(rule) && !isAllowing(rule) && !isMultiplying(rule),
-  );
-  const [near, far] = [against.filter(isNear), against.filter((rule) => !isNear(rule))];
-  return [
-    ...rejected.map(({ id, name, problems }) => ({
-      id,
-      name,
-      reason: 'rejected' as const,
-      detail: `It is not valid: ${problems.join('; ')}.`,
-    })),
-    ...[...near, ...far].map((rule) => ({
-      id: rule.ruleId,
-      name: rule.name,
-      reason: rule.reason,
-      detail: detailOf(rule, byId, tier),
-    })),
-  ];
-}
-
-function detailOf(against: Against, byId: ReadonlyMap<string, StoredRule>, tier: string | undefined): string {
-  const rule = byId.get(against.ruleId);
-  switch (against.reason) {
-    case 'disabled':
-      return 'It is switched off.';
-    case 'time':
-      return `It applies ${spanOf(rule)}.`;
-    case 'percent':
-      return `It applies to ${rule?.percent} % of its subjects, and this one is not among them.`;
-    case 'resource':
-      return `It is for ${resourcesIn(rule).join(', ')}.`;
-    case 'host':
-      return `It is for the hosts ${rule?.hosts.join(', ')}.`;
-    case 'route':
-      return `It is for the routes ${rule?.routes.join(', ')}.`;
-    case 'method':
-      return `It is for ${rule?.methods.join(', ')}.`;
-    case 'tier':
-      return `It is for callers of ${rule?.tiers.join(', ')}; this one is of ${tier ?? 'no tier'}.`;
-    case 'subject':
-      return `It names others (${rule?.subjects.length}) of scope ${rule?.scope}.`;
-    case 'outranked':
-      return outranked(rule, byId.get(against.winnerId));
-    case 'replaced':
-      return replaced(byId.get(against.winnerId));
-    case 'unlimited':
-      return `It has no limit for callers of ${tier ?? 'no tier'}.`;
-  }
-}
-
-const spanOf = (rule: StoredRule | undefined): string =>
-  [
-    ...(rule?.validFromMs == null ? [] : [`from ${new Date(rule.validFromMs).toISOString()}`]),
-    ...(rule?.validUntilMs == null ? [] : [`until ${new Date(rule.validUntilMs).toISOString()}`]),
-  ].join(' ');
-
-const resourcesIn = (rule: StoredRule | undefined): readonly string[] => (rule ? rule.resources : []);
-
-function outranked(rule: StoredRule | undefined, winner: StoredRule | undefined): string {
-  const why =
-    rule?.priority === winner?.priority
-      ? 'says more about the caller, or is the first of two alike'
-      : `has priority ${winner?.priority}, this one ${rule?.priority}`;
-  return `Of the same scope and resource, ${winner?.name} comes before it: it ${why}.`;
-}
-
-const replaced = (winner: StoredRule | undefined): string =>
-  winner?.action === 'allow'
-    ? `${winner.name} allows ${resourcesIn(winner).join(', ')}, which is narrower.`
-    : `${winner?.name} replaces it for ${resourcesIn(winner).join(', ')}, which is narrower.`;

@@ -1,6 +1,6 @@
 // Errors of the admin route: problem+json with a stable code, and a pointer to each bad field.
 
-import * as z from 'zod';
+import type * as z from 'zod';
 import { type FieldError, NOT_A_FIELD } from '../core/shape.ts';
 import { ProblemError } from '../http/internal-problems.ts';
 import type { Problem } from '../http/problem.ts';
@@ -38,59 +38,14 @@ const valueAt = (input: unknown, path: Path): unknown =>
 
 const toPointer = (part: PropertyKey) => `/${String(part).replaceAll('~', '~0').replaceAll('/', '~1')}`;
 
-const problemSchema = z
-  .object({
-    type: z.string(),
-    status: z.int(),
-    code: z.string().describe('Stable: programs may rely on it.'),
-    title: z.string(),
-    detail: z.string().optional(),
-    errors: z
-      .array(
-        z.object({
-          pointer: z
-            .string()
-            .describe('A pointer into the body (`#/limits/calls`), or the name of a parameter or header.'),
-          detail: z.string(),
-        }),
-      )
-      .optional(),
-  })
-  .loose()
-  .meta({ id: 'Problem' });
-
-/** The responses that every admin operation can give, plus these. */
-export const problemResponses = (...statuses: number[]) =>
-  Object.fromEntries(
-    [401, 403, 429, 500, 503, ...statuses].map((status) => [
-      status,
-      {
-        description: DESCRIPTIONS[status] ?? 'Problem',
-        content: { 'application/problem+json': { schema: problemSchema } },
-      },
-    ]),
-  );
-
-const DESCRIPTIONS: Readonly<Record<number, string>> = {
-  400: 'Something in the request is wrong; `errors` says what and where',
-  401: 'A token is needed',
-  403: 'The token may only read',
-  404: 'There is no such thing',
-  409: 'It contradicts something that is there',
-  412: 'It has changed since the ETag in If-Match',
-  413: 'The body is too large',
-  415: 'The body must be application/json',
-  429: 'Too many failed attempts',
-  500: 'A bug in Weir',
-  503: 'Postgres does not answer',
-};
-
 // Translates errors of Postgres into problems of the admin route, by SQLSTATE. The original messages stay in the log,
 // because they can contain SQL, values and connection strings.
 
 /** The fields of an error that the driver and Drizzle pass on. */
 interface PostgresError {
   readonly code?: unknown;
+  /** Only of errors that Weir's own functions raise: others contain values. */
+  readonly message?: unknown;
   readonly detail?: unknown;
   readonly constraint?: unknown;
   readonly column?: unknown;
@@ -132,7 +87,12 @@ const BY_STATE: Readonly<Record<string, ToProblem>> = {
   '23503': brokenReference,
   '23514': refused,
   '23502': refused,
-  WE409: () => ({ status: 409, code: 'changed-since', title: 'It has changed since' }),
+  WE409: ({ message }) => ({
+    status: 409,
+    code: 'changed-since',
+    title: 'Something has changed since',
+    detail: `${textOf(message)}. With force=true it is undone nevertheless.`,
+  }),
   WE404: () => ({ status: 404, code: 'not-found', title: 'There is no such change' }),
   '42P01': () => ({
     status: 503,

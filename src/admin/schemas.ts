@@ -1,6 +1,5 @@
 // The bodies of the admin route, derived from the tables: what people may write into each table, and what they see of
 // it.
-import { createInsertSchema } from 'drizzle-zod';
 import * as z from 'zod';
 import { type BodySchemas, bodySchemas, identifier, moment, plainText } from '../authoring/bodies.ts';
 import { inNumbers } from '../authoring/rate.ts';
@@ -12,10 +11,11 @@ import { formatIpRange, ipRangeProblem, parseIpRange } from '../core/matching/ip
 import { ROUTE_DEFAULTS } from '../core/matching/origin-routes.ts';
 import { LISTED_KINDS, LISTS } from '../core/matching/rule.ts';
 import { ENFORCEMENTS, FILE_EXTENSIONS } from '../core/matching/snapshot.ts';
-import { apiKeys, listEntries, tenants, users } from '../rules/tables/tables.ts';
 
 const tierOf = z.string().max(63).nullable().describe('The name of a tier. Null means the default tier.');
 const tenantOf = identifier.nullable().describe('The id of a tenant.');
+const documentId = (noun: string) =>
+  z.guid().toLowerCase().optional().describe(`Without an id, the name identifies the ${noun}.`);
 const expiresAt = moment.nullable().describe('From then on it has no effect. Null if it never expires.');
 
 export const ruleBodies: BodySchemas = bodySchemas({
@@ -25,6 +25,7 @@ export const ruleBodies: BodySchemas = bodySchemas({
   written: { fields: writtenLimits, read: inNumbers },
   defaults: WRITTEN_DEFAULTS,
   madeUp: ['name'],
+  inDocument: { id: documentId('rule'), name: ruleFields.shape.name },
   check: checkRule,
 });
 
@@ -34,6 +35,7 @@ export const routeBodies: BodySchemas = bodySchemas({
   fields: routeFields.required().shape,
   defaults: { ...ROUTE_DEFAULTS, enabled: true },
   madeUp: ['name'],
+  inDocument: { id: documentId('route'), name: routeFields.required().shape.name },
   check: checkRoute,
   normalize: normalizeRoute,
 });
@@ -48,7 +50,7 @@ export const tierBodies: BodySchemas = bodySchemas({
 export const tenantBodies: BodySchemas = bodySchemas({
   name: 'Tenant',
   writtenId: { id: identifier },
-  fields: createInsertSchema(tenants, {
+  fields: {
     name: plainText(128),
     tier: tierOf,
     anchorDay: z
@@ -59,31 +61,40 @@ export const tenantBodies: BodySchemas = bodySchemas({
       .describe(
         'The day on which its months begin, in rules of scope tenant with a window of a month. Null means the first.',
       ),
-  }).pick({ name: true, tier: true, anchorDay: true }).shape,
+  },
   defaults: { name: '', tier: null, anchorDay: null },
 });
 
 export const userBodies: BodySchemas = bodySchemas({
   name: 'User',
   writtenId: { id: identifier.describe('The id in the subject of the JWT.') },
-  fields: createInsertSchema(users, { tier: tierOf, tenantId: tenantOf }).pick({ tier: true, tenantId: true })
-    .shape,
+  fields: { tier: tierOf, tenantId: tenantOf },
   defaults: { tier: null, tenantId: null },
 });
+
+const prefix = z.string().describe('The first characters of the key.');
 
 export const keyBodies: BodySchemas = bodySchemas({
   name: 'ApiKey',
   shownId: z.uuid(),
-  fields: createInsertSchema(apiKeys, {
+  fields: {
     name: plainText(128).describe('For people; Weir does not use it.'),
     userId: identifier.nullable().describe('The user that it belongs to.'),
     tenantId: tenantOf,
     tier: tierOf,
     expiresAt,
     disabled: z.boolean().describe('Weir treats a disabled key as unknown.'),
-  }).pick({ name: true, userId: true, tenantId: true, tier: true, expiresAt: true, disabled: true }).shape,
+  },
   defaults: { name: '', userId: null, tenantId: null, tier: null, expiresAt: null, disabled: false },
-  shown: { prefix: z.string().describe('The first characters of the key.') },
+  shown: { prefix },
+  inDocument: {
+    id: z.uuid(),
+    hash: z
+      .string()
+      .regex(/^[0-9a-f]{64}$/, 'must be a SHA-256 in 64 hexadecimal digits')
+      .describe('The hash of the key. Weir does not store the key itself.'),
+    prefix,
+  },
   shownOnce: {
     key: z.string().describe('The key itself. Weir shows it only once, and stores only its hash.'),
   },
@@ -92,13 +103,13 @@ export const keyBodies: BodySchemas = bodySchemas({
 export const listBodies: BodySchemas = bodySchemas({
   name: 'ListEntry',
   shownId: z.uuid(),
-  fields: createInsertSchema(listEntries, {
+  fields: {
     list: z.enum(LISTS).describe('The deny list wins over the allow list.'),
     kind: z.enum(LISTED_KINDS),
     value: identifier.describe('An IP address or a CIDR range; or the id of an API key, user or tenant.'),
     reason: z.string().max(1024).describe('For people; Weir does not use it.'),
     expiresAt,
-  }).pick({ list: true, kind: true, value: true, reason: true, expiresAt: true }).shape,
+  },
   defaults: { reason: '', expiresAt: null },
   check({ kind, value }, context) {
     const problem =

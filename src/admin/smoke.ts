@@ -1,6 +1,5 @@
 // Tests a deployment from where it serves requests: it uses every part that Weir needs once.
 
-import { createRoute } from '@hono/zod-openapi';
 import { sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { CounterStoreError } from '../core/ports/region.ts';
@@ -8,7 +7,8 @@ import { CLOCK_SLACK_MS } from '../core/regions/placement.ts';
 import type { Kv } from '../rules/edge/published.ts';
 import type { Database } from '../rules/tables/repository.ts';
 import type { AdminApp, AdminServices } from './app.ts';
-import { postgresProblem, problemResponses } from './problems.ts';
+import { addOperation } from './operation.ts';
+import { postgresProblem } from './problems.ts';
 
 // The results of a smoke test: one line for each check.
 
@@ -319,27 +319,23 @@ const report = z
   })
   .meta({ id: 'SmokeReport' });
 
-const smoke = createRoute({
-  operationId: 'smoke',
-  method: 'post',
-  path: '/smoke',
-  tags: ['operations'],
-  security: [{ bearer: [] }],
-  summary: 'Test every part that Weir needs once: Redis in each region, its Lua and clock, KV and Postgres',
-  responses: {
-    200: {
-      description: 'The findings. The status is always 200.',
-      content: { 'application/json': { schema: report } },
+export function addSmokeRoutes(app: AdminApp, { smoke }: AdminServices): void {
+  addOperation(
+    app,
+    {
+      id: 'smoke',
+      call: 'POST /smoke',
+      group: 'operations',
+      summary:
+        'Test every part that Weir needs once: Redis in each region, its Lua and clock, KV and Postgres',
+      says: 'The findings. The status is always 200.',
+      answer: report,
     },
-    ...problemResponses(413, 415),
-  },
-});
-
-export function addSmokeRoutes(app: AdminApp, { smoke: run }: AdminServices): void {
-  app.openapi(smoke, async (c) => {
-    const findings = await run();
-    const { colo } = ((c.req.raw as { cf?: unknown }).cf ?? {}) as { colo?: string };
-    const ok = findings.every(({ state }) => state !== 'failed');
-    return c.json({ ok, ...(colo !== undefined && { servedFrom: colo }), findings: [...findings] }, 200);
-  });
+    async ({ request }) => {
+      const findings = await smoke();
+      const { colo } = ((request as { cf?: unknown }).cf ?? {}) as { colo?: string };
+      const ok = findings.every(({ state }) => state !== 'failed');
+      return { ok, ...(colo !== undefined && { servedFrom: colo }), findings };
+    },
+  );
 }

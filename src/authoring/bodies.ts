@@ -32,6 +32,10 @@ export interface BodySchemas {
   isWritten(field: string): boolean;
   /** `shown`, plus fields that are known only at creation. */
   readonly created: z.ZodObject;
+  /** An entry of a document, with all defaults. */
+  readonly inDocument: z.ZodType<Values>;
+  readonly documentFields: readonly string[];
+  readonly defaults: Values;
 }
 
 type Fields = Readonly<Record<string, z.ZodType>>;
@@ -54,6 +58,8 @@ interface Declaration<F extends Fields> {
   readonly madeUp?: readonly (keyof F)[];
   readonly shown?: Fields;
   readonly shownOnce?: Fields;
+  /** Fields that an entry of a document has besides those of a creation, or that it needs. */
+  readonly inDocument?: Fields;
   /** Looks at the fields together. */
   check?(values: Filled<F>, context: z.core.$RefinementCtx<unknown>): void;
   normalize?(values: Filled<F>): Values;
@@ -71,6 +77,7 @@ const SENT_BACK = z.unknown().optional().describe('Must be as shown, because it 
 
 export function bodySchemas<F extends Fields>(declaration: Declaration<F>): BodySchemas {
   const { name, writtenId = {}, shownId, fields, shown: alsoShown = {}, shownOnce = {} } = declaration;
+  const { inDocument, defaults } = declaration;
   const written = { ...fields, ...declaration.written?.fields };
   const filled = mapFields(written, (schema, field) => fill(declaration, schema, field));
   const read = (shape: Fields): z.ZodType<Values> => {
@@ -90,9 +97,10 @@ export function bodySchemas<F extends Fields>(declaration: Declaration<F>): Body
   // Accepts any type here: a value that differs from the shown one is refused later, always in the same way.
   const sentBack = mapFields(shownOnly, () => SENT_BACK);
 
+  const create = complete({ ...writtenId, ...filled }).meta({ id: `${name}Creation` });
   return {
     name,
-    create: complete({ ...writtenId, ...filled }).meta({ id: `${name}Creation` }),
+    create,
     replace: complete({ ...filled, ...sentBack }).meta({ id: `${name}Replacement` }),
     patch: read({ ...mapFields(written, (schema) => schema.optional()), ...sentBack }).meta({
       id: `${name}Patch`,
@@ -100,6 +108,11 @@ export function bodySchemas<F extends Fields>(declaration: Declaration<F>): Body
     isWritten: (field) => field in fields,
     shown: shown.meta({ id: name }),
     created: shown.extend(shownOnce),
+    inDocument: inDocument
+      ? complete({ ...inDocument, ...filled, ...inDocument }).meta({ id: `Document${name}` })
+      : create,
+    documentFields: Object.keys({ ...writtenId, ...inDocument, ...fields }),
+    defaults,
   };
 }
 

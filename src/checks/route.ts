@@ -58,7 +58,6 @@ export function createCheckRoute(services: Services) {
     const regions = services.regionsOf(request);
     if (!regions) return unknownRegion(services.regions);
     const body = await readBody(request);
-    if (body instanceof Response) return body;
     const asked = { regions, afterResponse };
     switch (pathOf(request)) {
       case CHECK:
@@ -106,7 +105,7 @@ const toVerdict = (token: CheckToken | undefined) =>
 
 async function readBody(request: Request): Promise<unknown> {
   const bytes = await readAtMost(request, MAX_BYTES);
-  if (typeof bytes === 'string') return bodyNotRead(bytes, MAX_BYTES);
+  if (typeof bytes === 'string') throw bodyNotRead(bytes, MAX_BYTES);
   try {
     return JSON.parse(UTF8.decode(bytes));
   } catch {

@@ -61,8 +61,8 @@ export const tooManyAttempts = (waitMs: number): Response =>
     { 'Retry-After': String(Math.ceil(waitMs / 1000)) },
   );
 
-export const bodyNotRead = (why: UnreadBody, mostBytes: number): Response =>
-  problem(
+export const bodyNotRead = (why: UnreadBody, mostBytes: number) =>
+  new ProblemError(
     why === 'broken-off'
       ? { status: 400, code: 'body-incomplete', title: 'The body ends before its end' }
       : {

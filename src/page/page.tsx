@@ -171,7 +171,7 @@ export function createPage({ gate, sessions }: PageOptions): (request: Request) 
   const logIn = async (request: Request): Promise<Response> => {
     // Anybody can send a form, so Weir reads no more of it than a token needs.
     const form = await readAtMost(request, MAX_FORM_BYTES);
-    if (typeof form === 'string') return bodyNotRead(form, MAX_FORM_BYTES);
+    if (typeof form === 'string') return render(bodyNotRead(form, MAX_FORM_BYTES).problem);
     const headers = new Headers({ Authorization: `Bearer ${tokenIn(form)}` });
     const address = request.headers.get('CF-Connecting-IP');
     if (address !== null) headers.set('CF-Connecting-IP', address);

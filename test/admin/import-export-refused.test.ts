@@ -1,5 +1,6 @@
 // An import that Weir refuses, or that another change interrupts: it is done as a whole or not at all.
 import { beforeEach, describe, expect, test } from 'vitest';
+import { importDocument } from '../../src/admin/import/document.ts';
 import { importRules } from '../../src/admin/import/import.ts';
 import type { Database } from '../../src/rules/tables/repository.ts';
 import { TOKENS } from './harness.ts';
@@ -128,10 +129,12 @@ describe('an import whose rule is changed between reading and writing', () => {
   };
   const importing = (interrupt: (batches: number) => Promise<unknown>) =>
     importRules(interrupted(database(), interrupt), {
-      document: { weir: 1, rules: [{ ...RULE_A, limit: 50, priority: 1 }] },
+      document: importDocument.parse({ weir: 1, rules: [{ ...RULE_A, limit: 50, priority: 1 }] }),
       mode: 'merge',
-      regions: [],
-      origins: { allowsPrivate: false, allowsPlainHttp: false, services: [] },
+      deployment: {
+        regions: [],
+        origins: { allowsPrivate: false, allowsPlainHttp: false, services: [] },
+      },
       actor: 'alice',
       dryRun: false,
       force: false,
@@ -144,15 +147,15 @@ describe('an import whose rule is changed between reading and writing', () => {
     ['in the usual way', () => change(99)],
     ['without a newer entry in the history', changeUnrecorded],
   ])('starts again if the change is made %s', async (_, interrupt) => {
-    const result = await importing(async (batches) => batches === 2 && interrupt());
-    if (result.kind !== 'done') throw new Error(result.kind);
-    expect(result.plan.rules.updated[0]?.changes.limit).toEqual({ from: 99, to: 50 });
+    const { plan } = await importing(async (batches) => batches === 2 && interrupt());
+    const rules = plan.collections.find(({ collection }) => collection.path === 'rules');
+    expect(rules?.updated[0]?.changes['limit']).toEqual({ from: 99, to: 50 });
     expect((await stored())[0]).toMatchObject({ limit: '50', priority: 1 });
   });
 
   test('gives up if the rule is changed again and again, and writes nothing', async () => {
-    const result = await importing((batches) => change(100 + batches));
-    expect(result).toMatchObject({ kind: 'changed-since' });
+    const importedInVain = importing((batches) => change(100 + batches));
+    await expect(importedInVain).rejects.toMatchObject({ problem: { status: 409, code: 'changed-since' } });
     expect((await stored())[0]).toMatchObject({ limit: '104', priority: 100 });
   });
 });

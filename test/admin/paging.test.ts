@@ -1,6 +1,6 @@
 // Pages of any size are complete and without repetition, even while others write.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { toCursor } from '../../src/admin/collection/revisions.ts';
+import { toCursor } from '../../src/admin/paging.ts';
 import { apiKeys, rules, users } from '../../src/rules/tables/tables.ts';
 import { type Admin, startAdmin } from './harness.ts';
 import { create, LOGINS, readProblem, type Shown } from './samples.ts';

@@ -4,7 +4,7 @@ import { OpenAPIHono } from '@hono/zod-openapi';
 import { describe, expect, it } from 'vitest';
 import type { AdminEnv } from '../../src/admin/app.ts';
 import { createAuth, createGate } from '../../src/admin/auth.ts';
-import { isKnown } from '../../src/admin/collection/revisions.ts';
+import { isKnown } from '../../src/admin/collection/changes.ts';
 import { isCountedIp } from '../../src/admin/routes/counters.ts';
 import { parseIp, parseIpRange } from '../../src/core/matching/ip.ts';
 import { canonicalPath, withoutExtensions } from '../../src/core/matching/path.ts';

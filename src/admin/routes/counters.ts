@@ -1,6 +1,5 @@
 // Resets the counters of a subject, for a caller that was limited by mistake.
 
-import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import { groupOf, subjectKey } from '../../core/counting/keys.ts';
 import { countersFor, everyVariant, OTHER_METHOD } from '../../core/matching/compiled-rule.ts';
@@ -13,7 +12,7 @@ import { ProblemError } from '../../http/internal-problems.ts';
 import { readContent } from '../../rules/publishing/content.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
 import { isUuid } from '../collection/declaration.ts';
-import { problemResponses } from '../problems.ts';
+import { addOperation } from '../operation.ts';
 import { publishChange } from '../publish-change.ts';
 
 /** `unknown` stands for callers without an address from Cloudflare. */
@@ -67,38 +66,32 @@ const resetResult = z
 
 const NOT_TOLD = 'isolates could not be told: those that remember a denial may deny until its retry time';
 
-const resetCounters = createRoute({
-  operationId: 'resetCounters',
-  method: 'post',
-  path: '/counters/reset',
-  tags: ['operations'],
-  security: [{ bearer: [] }],
-  summary: 'Reset the counters of a subject, in every region',
-  request: { body: { required: true, content: { 'application/json': { schema: resetBody } } } },
-  responses: {
-    200: {
-      description: 'Reset in regions where `reset` is true',
-      content: { 'application/json': { schema: resetResult } },
-    },
-    ...problemResponses(400, 413, 415),
-  },
-});
-
 export function addCounterRoutes(app: AdminApp, services: AdminServices): void {
-  app.openapi(resetCounters, async (c) => {
-    const { scope, subject: given, values } = c.req.valid('json');
-    const subject = countedSubject(scope, services.ipv6Prefix, given);
-    const { content } = await readContent(services.database);
-    const { keys, untold } = await keysOf({ scope, subject, values }, content);
-    const regions = await Promise.all(
-      services.regions.map((region) => reset(region, keys, services.deadlineMs)),
-    );
-    if (!regions.some((region) => region.reset)) throw unavailable();
-    // Publishes a new announcement, because isolates remember denials.
-    const { version } = await publishChange(services, []);
-    const warnings = [...untold.map(notForgotten), ...(version === undefined ? [NOT_TOLD] : [])];
-    return c.json({ scope, subject, regions, warnings }, 200);
-  });
+  addOperation(
+    app,
+    {
+      id: 'resetCounters',
+      call: 'POST /counters/reset',
+      group: 'operations',
+      summary: 'Reset the counters of a subject, in every region',
+      body: resetBody,
+      says: 'Reset in regions where `reset` is true',
+      answer: resetResult,
+    },
+    async ({ body: { scope, subject: given, values } }) => {
+      const subject = countedSubject(scope, services.ipv6Prefix, given);
+      const { content } = await readContent(services.database);
+      const { keys, untold } = await keysOf({ scope, subject, values }, content);
+      const regions = await Promise.all(
+        services.regions.map((region) => reset(region, keys, services.deadlineMs)),
+      );
+      if (!regions.some((region) => region.reset)) throw UNAVAILABLE;
+      // Publishes a new announcement, because isolates remember denials.
+      const { version } = await publishChange(services, []);
+      const warnings = [...untold.map(notForgotten), ...(version === undefined ? [NOT_TOLD] : [])];
+      return { scope, subject, regions, warnings };
+    },
+  );
 }
 
 /** The subject as the gateway counts it. A text that is no address stays as it is: a counted prefix, or `unknown`. */
@@ -107,7 +100,7 @@ function countedSubject(scope: Scope, ipv6Prefix: number, subject = ''): string 
   return scope === 'ip' ? (countedIp(subject, ipv6Prefix)?.ip ?? subject) : subject;
 }
 
-interface Forgotten {
+interface ResetSubject {
   readonly scope: Scope;
   readonly subject: string;
   /** The values of the parts that rules count `by`. */
@@ -115,7 +108,7 @@ interface Forgotten {
 }
 
 /** Rules of other scopes count the IP of callers that have no id of their kind. */
-async function keysOf(forgotten: Forgotten, { rules }: SnapshotContent) {
+async function keysOf(forgotten: ResetSubject, { rules }: SnapshotContent) {
   const { scope, subject } = forgotten;
   const counting = rules.filter((rule) => (scope === 'ip' ? rule.scope !== 'global' : rule.scope === scope));
   const parted = counting.filter(({ by }) => by.length > 0);
@@ -140,7 +133,7 @@ function groupsOf(rule: PublishedRule): string[] {
 }
 
 /** The text that `subjectBy` makes from a request; undefined if a value is missing. */
-function partsOf(by: readonly string[], { scope, subject, values }: Forgotten): string | undefined {
+function partsOf(by: readonly string[], { scope, subject, values }: ResetSubject): string | undefined {
   const told = new Map(Object.entries(values).map(([part, value]) => [nameOf(part), escaped(value.trim())]));
   const own = escaped(subject);
   if (scope !== 'global') told.set(scope, own);
@@ -178,10 +171,9 @@ async function reset(
   }
 }
 
-const unavailable = () =>
-  new ProblemError({
-    status: 503,
-    code: 'counters-unavailable',
-    title: 'No region answers',
-    detail: 'Nothing was forgotten, as far as Weir knows.',
-  });
+const UNAVAILABLE = new ProblemError({
+  status: 503,
+  code: 'counters-unavailable',
+  title: 'No region answers',
+  detail: 'Nothing was forgotten, as far as Weir knows.',
+});

@@ -1,42 +1,46 @@
 // "Why is this request limited?": which rules apply to it, which do not, and why. It reads the rules from Postgres, so
 // it also shows changes that are not in force yet.
 
-import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
-import { explain, REASONS_AGAINST } from '../../authoring/explain.ts';
+import { type Explanation, explain, REASONS_AGAINST, type RuleExplanation } from '../../authoring/explain.ts';
 import { CALENDAR_WINDOWS } from '../../core/counting/calendar.ts';
 import type { Outcome } from '../../core/counting/check.ts';
 import type { RequestFacts } from '../../core/matching/counted-by.ts';
 import { countedIp } from '../../core/matching/ip.ts';
 import { canonicalPath } from '../../core/matching/path.ts';
-import { isOwnPath, OWN_PREFIX } from '../../core/matching/resource.ts';
+import { type PlannedRequest, planRequest } from '../../core/matching/plan.ts';
+import { compileResource, isOwnPath, OWN_PREFIX } from '../../core/matching/resource.ts';
 import { ACTIONS, LISTS, SCOPES } from '../../core/matching/rule.ts';
-import { ENFORCEMENTS } from '../../core/matching/snapshot.ts';
+import { compileSnapshot, ENFORCEMENTS } from '../../core/matching/snapshot.ts';
 import { movingUntilMs } from '../../core/regions/placement.ts';
 import { ProblemError } from '../../http/internal-problems.ts';
-import { readContent, type StoredContent } from '../../rules/publishing/content.ts';
+import {
+  type ReadContent,
+  readContent,
+  type StoredContent,
+  type StoredRule,
+} from '../../rules/publishing/content.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
 import {
-  type Applying,
   completeCaller,
-  isAllowing,
-  isApplying,
-  isMultiplying,
-  outcomeName,
-  type Peeked,
-  peek,
-  reasonsAgainst,
+  left,
+  noSeat,
+  peekChecks,
+  shownCaller,
+  toLeft,
+  toShownCaller,
+  UNKNOWN,
 } from '../explanation.ts';
-import { problemResponses } from '../problems.ts';
+import { addOperation } from '../operation.ts';
 
 // The body and the answer of `explain`.
 
 /** The most rules shown that do not apply: enough to find the expected one. */
-export const MAX_AGAINST = 1_000;
+const MAX_AGAINST = 1_000;
 
 const id = z.string().min(1).max(256);
 
-export const explainBody = z
+const explainBody = z
   .strictObject({
     method: z
       .string()
@@ -80,24 +84,11 @@ export const explainBody = z
   })
   .meta({ id: 'ExplainRequest' });
 
-export const left = z.strictObject({
-  allowed: z.boolean().describe('Whether this rule would let the request pass now.'),
-  remaining: z.int(),
-  resetAt: z.iso.datetime(),
-  retryAfterMs: z.int().nullable().describe('Null if no wait will ever help.'),
-});
-
-export const explanationBody = z
+const explanationBody = z
   .strictObject({
     path: z.string().describe('The canonical form, as rules and the origin see it.'),
     method: z.string(),
-    caller: z.strictObject({
-      ip: z.string().describe('In the form in which it is counted.'),
-      userId: z.string().nullable(),
-      apiKeyId: z.string().nullable(),
-      tenantId: z.string().nullable(),
-      tier: z.string().nullable(),
-    }),
+    caller: shownCaller,
     region: z.string().nullable().describe('Null means all regions together.'),
     enforcement: z
       .enum(ENFORCEMENTS)
@@ -173,79 +164,98 @@ export const explanationBody = z
   })
   .meta({ id: 'Explanation' });
 
-/** A placeholder: explaining takes no seat. */
-export const noSeat = () => '-'.repeat(16);
-
-const explainRequest = createRoute({
-  operationId: 'explainRequest',
-  method: 'post',
-  path: '/explain',
-  tags: ['operations'],
-  security: [{ bearer: [] }],
-  summary: 'Which rules apply to a request, which do not, and why',
-  description: 'Charges nothing. A token of the role read may ask, too.',
-  request: { body: { required: true, content: { 'application/json': { schema: explainBody } } } },
-  responses: {
-    200: { description: 'Explained', content: { 'application/json': { schema: explanationBody } } },
-    ...problemResponses(400, 413, 415),
-  },
-});
-
 export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
-  const { database, deadlineMs, now, leasedOf } = services;
-
-  app.openapi(explainRequest, async (c) => {
-    const body = c.req.valid('json');
-    const { path, matchPath } = parsePath(body.path);
-    const regions = findRegions(services, body.region);
-    const caller = {
-      ...parseIp(body.ip, services.ipv6Prefix),
-      ...(await completeCaller(database, body, now())),
-      claims: body.claims,
-    };
-    const read = await readContent(database);
-    const request = {
-      matchPath,
-      method: body.method,
-      caller,
-      nowMs: now(),
-      seatId: noSeat,
-      facts: factsOf(body),
-    };
-    const explanation = explain(read.content, request);
-    const peeked = await peek({ regions, content: read.content, request, deadlineMs, leasedOf });
-    const against = reasonsAgainst(explanation, read, matchPath);
-    return c.json(
-      {
+  addOperation(
+    app,
+    {
+      id: 'explainRequest',
+      call: 'POST /explain',
+      group: 'operations',
+      summary: 'Which rules apply to a request, which do not, and why',
+      description: 'Charges nothing. A token of the role read may ask, too.',
+      body: explainBody,
+      says: 'Explained',
+      answer: explanationBody,
+    },
+    async ({ body }) => {
+      const { database, now } = services;
+      const { path, matchPath } = parsePath(body.path);
+      const regions = findRegions(services, body.region);
+      const caller = {
+        ...parseIp(body.ip, services.ipv6Prefix),
+        ...(await completeCaller(database, body, now())),
+        claims: body.claims,
+      };
+      const read = await readContent(database);
+      const facts = factsOf(body);
+      const request = { matchPath, method: body.method, caller, nowMs: now(), seatId: noSeat, facts };
+      const explanation = explain(read.content, request);
+      const peeked = await peek({ ...services, regions }, read.content, request);
+      const against = reasonsAgainst(explanation, read, matchPath);
+      const { rules, listed, tier } = explanation;
+      return {
         path,
         method: body.method,
-        caller: {
-          ip: caller.ip,
-          userId: caller.userId ?? null,
-          apiKeyId: caller.apiKeyId ?? null,
-          tenantId: caller.tenantId ?? null,
-          tier: explanation.tier ?? null,
-        },
+        caller: toShownCaller(caller, tier),
         region: body.region ?? null,
         enforcement: services.isLogOnly ? 'log' : (read.content.settings?.enforcement ?? 'on'),
-        listed: explanation.listed ?? null,
-        allowedBy: explanation.rules.filter(isAllowing).map(({ ruleId, name }) => ({ id: ruleId, name })),
-        multipliedBy: explanation.rules
-          .filter(isMultiplying)
-          .map(({ ruleId, name, times }) => ({ id: ruleId, name, times })),
-        applies: explanation.rules
-          .filter(isApplying)
-          .flatMap((rule) => toShown(rule, peeked, storedOf(rule, read.content, now()))),
+        listed: listed ?? null,
+        allowedBy: withReason(rules, 'allows').map(({ ruleId, name }) => ({ id: ruleId, name })),
+        multipliedBy: withReason(rules, 'multiplies').map(({ ruleId, name, times }) => ({
+          ...{ id: ruleId, name, times },
+        })),
+        applies: withReason(rules, 'applies').flatMap((rule) =>
+          toShown(rule, peeked, storedOf(rule, read.content, now())),
+        ),
         doesNotApply: against.slice(0, MAX_AGAINST),
         doesNotApplyCount: against.length,
-      },
-      200,
-    );
-  });
+      };
+    },
+  );
 }
 
+type WithReason<R extends RuleExplanation['reason']> = Extract<RuleExplanation, { readonly reason: R }>;
+
+const withReason = <R extends RuleExplanation['reason']>(rules: readonly RuleExplanation[], reason: R) =>
+  rules.filter((rule): rule is WithReason<R> => rule.reason === reason);
+
+/** The result for one limit. */
+interface PeekedLimit {
+  /** The length of the current window; calendar windows differ. */
+  readonly windowSeconds: number;
+  readonly outcome: Outcome;
+  readonly leased: number | undefined;
+}
+
+type PeekedLimits = ReadonlyMap<string, PeekedLimit>;
+
+/** What is left of each limit in the regions that answer; undefined if none does. Charges nothing. */
+async function peek(
+  services: Pick<AdminServices, 'regions' | 'deadlineMs' | 'leasedOf'>,
+  content: StoredContent,
+  request: PlannedRequest,
+): Promise<PeekedLimits | undefined> {
+  const rules = content.rules.filter(({ enabled }) => enabled !== false);
+  const plan = await planRequest(compileSnapshot('', { ...content, rules }), request);
+  if (plan.kind === 'listed' || plan.checks.length === 0) return undefined;
+  const checks = plan.checks.filter(({ rule }) => !rule.isBound);
+  const outcomes = await peekChecks(services, checks, request.nowMs);
+  if (!outcomes) return undefined;
+  return new Map(
+    checks.flatMap((check, i) => {
+      const outcome = outcomes[i];
+      const name = nameOfLimit(check.rule.id, check.rule.windowSeconds);
+      const windowSeconds = check.windowMs / 1_000;
+      return outcome ? [[name, { outcome, windowSeconds, leased: services.leasedOf(check) }] as const] : [];
+    }),
+  );
+}
+
+/** No two limits of a rule have the same window. */
+const nameOfLimit = (ruleId: string, windowSeconds: number): string => `${ruleId} ${windowSeconds}`;
+
 /** Facts about the rule itself that the explanation does not contain. */
-function storedOf({ ruleId }: Applying, { rules, split }: StoredContent, nowMs: number) {
+function storedOf({ ruleId }: WithReason<'applies'>, { rules, split }: StoredContent, nowMs: number) {
   const rule = rules.find(({ id: known }) => known === ruleId);
   return { action: rule?.action ?? 'reject', moving: movingOf(rule && movingUntilMs(rule, split, nowMs)) };
 }
@@ -260,12 +270,12 @@ function factsOf({ host = '', headers = {}, ...places }: z.infer<typeof explainB
 }
 
 function toShown(
-  { ruleId, name, limits, cost, subject, boundTimes }: Applying,
-  peeked: ReadonlyMap<string, Peeked> | undefined,
+  { ruleId, name, limits, cost, subject, boundTimes }: WithReason<'applies'>,
+  peeked: PeekedLimits | undefined,
   { action, moving }: ReturnType<typeof storedOf>,
 ) {
   return limits.map(({ limit, limitFrom, times, windowSeconds, window, policy }) => {
-    const found = peeked?.get(outcomeName(ruleId, windowSeconds));
+    const found = peeked?.get(nameOfLimit(ruleId, windowSeconds));
     const left = toLeft(found?.outcome);
     const bound = boundTimes === undefined ? null : limit * boundTimes;
     const counted = {
@@ -284,16 +294,6 @@ function toShown(
   });
 }
 
-export const toLeft = (outcome: Outcome | undefined) =>
-  outcome
-    ? {
-        allowed: outcome.allowed,
-        remaining: outcome.remaining,
-        resetAt: new Date(outcome.resetAtMs).toISOString(),
-        retryAfterMs: outcome.retryAfterMs ?? null,
-      }
-    : null;
-
 function parsePath(text: string): { path: string; matchPath: string } {
   // Parses like the front door, so that a query and the changes of the URL parser have the same effect here.
   const url = URL.parse(`https://weir.invalid${text}`);
@@ -303,8 +303,6 @@ function parsePath(text: string): { path: string; matchPath: string } {
     throw badField('bad-path', 'path', `is under ${OWN_PREFIX}, which rules do not apply to`);
   return canonical;
 }
-
-const UNKNOWN = { ip: 'unknown', address: 'unknown' };
 
 function parseIp(text: string | undefined, ipv6Prefix: number): { ip: string; address: string } {
   const counted = text === undefined ? UNKNOWN : countedIp(text, ipv6Prefix);
@@ -330,3 +328,93 @@ const badField = (code: string, field: string, detail: string) =>
     title: code === 'bad-path' ? 'Ambiguous path' : 'The body is not valid',
     errors: [{ pointer: `#/${field}`, detail }],
   });
+
+// Why the others do not apply.
+
+interface ReasonAgainst {
+  readonly id: string;
+  readonly name: string;
+  readonly reason: (typeof REASONS_AGAINST)[number] | 'rejected';
+  readonly detail: string;
+}
+
+type Against = Exclude<RuleExplanation, WithReason<'applies' | 'allows' | 'multiplies'>>;
+const AGAINST: ReadonlySet<string> = new Set(REASONS_AGAINST);
+
+/** Rejected rules first, then rules whose resource matches, then all others. */
+function reasonsAgainst(
+  { rules, tier }: Explanation,
+  { content, rejected }: ReadContent,
+  matchPath: string,
+): ReasonAgainst[] {
+  const byId = new Map(content.rules.map((rule) => [rule.id, rule]));
+  const isNear = ({ ruleId }: Against) =>
+    resourcesIn(byId.get(ruleId)).some((resource) => compileResource(resource)(matchPath));
+  const against = rules.filter((rule): rule is Against => AGAINST.has(rule.reason));
+  const [near, far] = [against.filter(isNear), against.filter((rule) => !isNear(rule))];
+  return [
+    ...rejected.map(({ id, name, problems }) => ({
+      id,
+      name,
+      reason: 'rejected' as const,
+      detail: `It is not valid: ${problems.join('; ')}.`,
+    })),
+    ...[...near, ...far].map((rule) => ({
+      id: rule.ruleId,
+      name: rule.name,
+      reason: rule.reason,
+      detail: detailOf(rule, byId, tier),
+    })),
+  ];
+}
+
+function detailOf(against: Against, byId: ReadonlyMap<string, StoredRule>, tier: string | undefined): string {
+  const rule = byId.get(against.ruleId);
+  switch (against.reason) {
+    case 'disabled':
+      return 'It is switched off.';
+    case 'time':
+      return `It applies ${spanOf(rule)}.`;
+    case 'percent':
+      return `It applies to ${rule?.percent} % of its subjects, and this one is not among them.`;
+    case 'resource':
+      return `It is for ${resourcesIn(rule).join(', ')}.`;
+    case 'host':
+      return `It is for the hosts ${rule?.hosts.join(', ')}.`;
+    case 'route':
+      return `It is for the routes ${rule?.routes.join(', ')}.`;
+    case 'method':
+      return `It is for ${rule?.methods.join(', ')}.`;
+    case 'tier':
+      return `It is for callers of ${rule?.tiers.join(', ')}; this one is of ${tier ?? 'no tier'}.`;
+    case 'subject':
+      return `It names others (${rule?.subjects.length}) of scope ${rule?.scope}.`;
+    case 'outranked':
+      return outranked(rule, byId.get(against.winnerId));
+    case 'replaced':
+      return replaced(byId.get(against.winnerId));
+    case 'unlimited':
+      return `It has no limit for callers of ${tier ?? 'no tier'}.`;
+  }
+}
+
+const spanOf = (rule: StoredRule | undefined): string =>
+  [
+    ...(rule?.validFromMs == null ? [] : [`from ${new Date(rule.validFromMs).toISOString()}`]),
+    ...(rule?.validUntilMs == null ? [] : [`until ${new Date(rule.validUntilMs).toISOString()}`]),
+  ].join(' ');
+
+const resourcesIn = (rule: StoredRule | undefined): readonly string[] => rule?.resources ?? [];
+
+function outranked(rule: StoredRule | undefined, winner: StoredRule | undefined): string {
+  const why =
+    rule?.priority === winner?.priority
+      ? 'says more about the caller, or is the first of two alike'
+      : `has priority ${winner?.priority}, this one ${rule?.priority}`;
+  return `Of the same scope and resource, ${winner?.name} comes before it: it ${why}.`;
+}
+
+const replaced = (winner: StoredRule | undefined): string =>
+  winner?.action === 'allow'
+    ? `${winner.name} allows ${resourcesIn(winner).join(', ')}, which is narrower.`
+    : `${winner?.name} replaces it for ${resourcesIn(winner).join(', ')}, which is narrower.`;

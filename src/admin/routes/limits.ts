@@ -1,33 +1,33 @@
 // The limits of one caller by the rules in force, and what is left of each. It charges nothing.
-
-import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import { CALENDAR_WINDOWS } from '../../core/counting/calendar.ts';
 import { type Caller, subjectOf } from '../../core/matching/caller.ts';
-import { countedIp } from '../../core/matching/ip.ts';
 import { planRequest, type RuleCheck } from '../../core/matching/plan.ts';
 import { LISTS, SCOPES } from '../../core/matching/rule.ts';
 import type { Snapshot } from '../../core/matching/snapshot.ts';
 import { invalidRequest, ProblemError } from '../../http/internal-problems.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
 import { isUuid } from '../collection/declaration.ts';
-import { completeCaller, peekChecks } from '../explanation.ts';
-import { notFound, problemResponses } from '../problems.ts';
-import { left, noSeat, toLeft } from './explain.ts';
+import {
+  completeCaller,
+  ipOrPrefix,
+  left,
+  noSeat,
+  peekChecks,
+  shownCaller,
+  toLeft,
+  toShownCaller,
+  UNKNOWN,
+} from '../explanation.ts';
+import { addOperation } from '../operation.ts';
+import { notFound } from '../problems.ts';
 
-const UNKNOWN = { ip: 'unknown', address: 'unknown' };
 const CALLER_SCOPES = ['user', 'apiKey', 'tenant', 'ip'] as const;
 type CallerScope = (typeof CALLER_SCOPES)[number];
 
 const limitsBody = z
   .strictObject({
-    caller: z.strictObject({
-      ip: z.string().nullable().describe('In the form in which it is counted. Null if not known.'),
-      userId: z.string().nullable(),
-      apiKeyId: z.string().nullable(),
-      tenantId: z.string().nullable(),
-      tier: z.string().nullable(),
-    }),
+    caller: shownCaller,
     rulesVersion: z.string(),
     listed: z.enum(LISTS).nullable().describe('The list that the caller is on. Limits do not apply then.'),
     limits: z.array(
@@ -56,58 +56,45 @@ const limitsBody = z
   })
   .meta({ id: 'CallerLimits' });
 
-const readLimits = createRoute({
-  operationId: 'readLimits',
-  method: 'get',
-  path: '/limits',
-  tags: ['operations'],
-  security: [{ bearer: [] }],
-  summary: 'The current limits of a caller, and what is left of each',
-  description:
-    'By the rules in force, over all regions. Charges nothing. Limits that would count somebody else are left out.',
-  request: {
-    query: z.strictObject({
-      scope: z.enum(CALLER_SCOPES),
-      subject: z.string().min(1).max(256).describe('The id of the user, key or tenant; or the IP address.'),
-    }),
-  },
-  responses: {
-    200: { description: 'The limits', content: { 'application/json': { schema: limitsBody } } },
-    ...problemResponses(400, 404),
-  },
-});
-
 export function addLimitRoutes(app: AdminApp, services: AdminServices): void {
-  const { regions, deadlineMs, now } = services;
-  app.openapi(readLimits, async (c) => {
-    const { scope, subject } = c.req.valid('query');
-    const caller = await findCaller(services, scope, subject);
-    const rules = await services.rulesInForce();
-    if (!rules) throw noRules();
-    const checks = await checksOf(rules, caller, now());
-    const outcomes = await peekChecks(regions, checks, { nowMs: now(), deadlineMs });
-    return c.json(
-      {
-        caller: {
-          ip: caller.ip === UNKNOWN.ip ? null : caller.ip,
-          userId: caller.userId ?? null,
-          apiKeyId: caller.apiKeyId ?? null,
-          tenantId: caller.tenantId ?? null,
-          tier: rules.tierOf(caller) ?? null,
-        },
+  addOperation(
+    app,
+    {
+      id: 'readLimits',
+      call: 'GET /limits',
+      group: 'operations',
+      summary: 'The current limits of a caller, and what is left of each',
+      description:
+        'By the rules in force, over all regions. Charges nothing. Limits that would count somebody else are left out.',
+      query: z.strictObject({
+        scope: z.enum(CALLER_SCOPES),
+        subject: z.string().min(1).max(256).describe('The id of the user, key or tenant; or the IP address.'),
+      }),
+      says: 'The limits',
+      answer: limitsBody,
+      problems: [404],
+    },
+    async ({ query }) => {
+      const nowMs = services.now();
+      const caller = await findCaller(services, query.scope, query.subject);
+      const rules = await services.rulesInForce();
+      if (!rules) throw NO_RULES;
+      const checks = await checksOf(rules, caller, nowMs);
+      const outcomes = await peekChecks(services, checks, nowMs);
+      return {
+        caller: toShownCaller(caller, rules.tierOf(caller)),
         rulesVersion: rules.version,
-        listed: rules.listed(caller, now()) ?? null,
+        listed: rules.listed(caller, nowMs) ?? null,
         limits: checks.map((check, i) => ({ ...toLimit(check, caller), left: toLeft(outcomes?.[i]) })),
-      },
-      200,
-    );
-  });
+      };
+    },
+  );
 }
 
 async function findCaller(services: AdminServices, scope: CallerScope, subject: string): Promise<Caller> {
   const { database, ipv6Prefix, now } = services;
   if (scope === 'ip') {
-    const counted = countedIp(subject, ipv6Prefix) ?? prefixOf(subject, ipv6Prefix);
+    const counted = ipOrPrefix(subject, ipv6Prefix);
     if (counted) return counted;
     throw badSubject('must be an IPv4 or IPv6 address');
   }
@@ -117,10 +104,6 @@ async function findCaller(services: AdminServices, scope: CallerScope, subject: 
   if (scope === 'apiKey' && caller.apiKeyId === undefined) throw notFound('key');
   return caller;
 }
-
-/** A prefix of IPv6 addresses, as rules count it. Any address of the prefix stands for all. */
-const prefixOf = (subject: string, ipv6Prefix: number) =>
-  subject.includes('/') ? countedIp(subject.slice(0, subject.indexOf('/')), ipv6Prefix) : undefined;
 
 /** The checks of a request to which all limits of the caller apply. */
 async function checksOf(rules: Snapshot, caller: Caller, nowMs: number): Promise<readonly RuleCheck[]> {
@@ -141,7 +124,7 @@ const toLimit = ({ rule, full, windowMs }: RuleCheck, caller: Caller) => ({
   name: rule.name,
   policy: rule.policy,
   resource: rule.resources.join(', '),
-  methods: [...rule.methods],
+  methods: rule.methods,
   action: rule.action,
   scope: rule.scope,
   isOverride: rule.subjects.length > 0,
@@ -154,10 +137,9 @@ const toLimit = ({ rule, full, windowMs }: RuleCheck, caller: Caller) => ({
 
 const badSubject = (detail: string) => invalidRequest([{ pointer: 'subject', detail }]);
 
-const noRules = () =>
-  new ProblemError({
-    status: 503,
-    code: 'rules-unavailable',
-    title: 'This isolate has no rules yet',
-    detail: 'Neither Redis nor KV has given it any.',
-  });
+const NO_RULES = new ProblemError({
+  status: 503,
+  code: 'rules-unavailable',
+  title: 'This isolate has no rules yet',
+  detail: 'Neither Redis nor KV has given it any.',
+});

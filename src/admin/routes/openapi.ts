@@ -1,9 +1,8 @@
 // The OpenAPI document of the admin route, and a page of it for people.
 
-import { createRoute, type RouteConfig } from '@hono/zod-openapi';
 import * as z from 'zod';
 import type { AdminApp } from '../app.ts';
-import { problemResponses } from '../problems.ts';
+import { addOperation } from '../operation.ts';
 
 // Renders the OpenAPI document as one HTML page, without scripts or external files. It is generic, so everything in the
 // document is on the page.
@@ -158,14 +157,37 @@ export function addOpenApiRoutes(app: AdminApp): void {
     scheme: 'bearer',
     description: 'An admin token.',
   });
-  app.openapi(documentRoute, () => Response.json(documentOf(app)));
-  app.openapi(pageRoute, () => {
-    // Allows only the page's own style: no script can run, even if one gets into a description.
-    const policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
-    return new Response(renderOpenApiPage(documentOf(app)), {
-      headers: { 'Content-Type': 'text/html; charset=utf-8', 'Content-Security-Policy': policy },
-    });
-  });
+  const group = 'documentation';
+  addOperation(
+    app,
+    {
+      id: 'getOpenApiDocument',
+      call: 'GET /openapi.json',
+      group,
+      summary: 'This document',
+      says: 'OpenAPI 3.1',
+      answer: z.looseObject({ openapi: z.string() }),
+    },
+    () => Response.json(documentOf(app)),
+  );
+  const page = { description: 'A page', content: { 'text/html': { schema: z.string() } } };
+  addOperation(
+    app,
+    {
+      id: 'getApiPage',
+      call: 'GET /docs',
+      group,
+      summary: 'This document, for people',
+      answers: { 200: page },
+    },
+    () => {
+      // Allows only the page's own style: no script can run, even if one gets into a description.
+      const policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+      return new Response(renderOpenApiPage(documentOf(app)), {
+        headers: { 'Content-Type': 'text/html; charset=utf-8', 'Content-Security-Policy': policy },
+      });
+    },
+  );
 }
 
 export const documentOf = (app: AdminApp): OpenApiDocument =>
@@ -181,28 +203,3 @@ const DESCRIPTION = [
   'A change is in force everywhere within a second.',
   'Errors are application/problem+json with a stable `code`; `errors` points at each bad field.',
 ].join(' ');
-
-const group = { tags: ['documentation'] };
-
-const responses = (description: string, type: string, schema: z.ZodType): RouteConfig['responses'] => ({
-  200: { description, content: { [type]: { schema } } },
-  ...problemResponses(),
-});
-
-const documentRoute = createRoute({
-  operationId: 'getOpenApiDocument',
-  ...group,
-  method: 'get',
-  path: '/openapi.json',
-  summary: 'This document',
-  responses: responses('OpenAPI 3.1', 'application/json', z.looseObject({ openapi: z.string() })),
-});
-
-const pageRoute = createRoute({
-  operationId: 'getApiPage',
-  ...group,
-  method: 'get',
-  path: '/docs',
-  summary: 'This document, for people',
-  responses: responses('A page', 'text/html', z.string()),
-});

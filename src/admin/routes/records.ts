@@ -1,7 +1,7 @@
 // Denials and usage, for operators and for invoices: as pages, or as CSV.
 
-import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
+import { moment } from '../../authoring/bodies.ts';
 import { SCOPES } from '../../core/matching/rule.ts';
 import {
   readDenialSeries,
@@ -13,8 +13,8 @@ import {
   VIOLATOR_KINDS,
 } from '../../telemetry/queries.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
-import { badCursor, parseCursor, toCursor } from '../collection/revisions.ts';
-import { problemResponses } from '../problems.ts';
+import { addOperation, json } from '../operation.ts';
+import { momentIn, numberIn, pageOf, pageQuery, parseCursor, toPage } from '../paging.ts';
 
 // Answers as comma-separated values, for spreadsheets (RFC 4180).
 
@@ -45,16 +45,9 @@ const since = z
     const [, count, unit = 'h'] = SINCE.exec(text) ?? [];
     return Number(count) * UNIT_MS[unit as keyof typeof UNIT_MS];
   });
-const moment = z.iso
-  .datetime({ offset: true, error: 'must be a moment such as 2030-01-31T12:00:00Z, with its zone' })
-  .transform((text) => new Date(text));
 const name = z.string().min(1).max(256);
 
-const paging = {
-  limit: z.coerce.number().int().min(1).max(1_000).default(50).describe('The size of a page.'),
-  cursor: z.string().max(2048).optional().describe('The `nextCursor` of the previous page.'),
-  format: z.enum(['json', 'csv']).default('json'),
-};
+const paging = { ...pageQuery(1_000), format: z.enum(['json', 'csv']).default('json') };
 
 const violator = z
   .strictObject({
@@ -85,209 +78,192 @@ const used = z
   })
   .meta({ id: 'Usage' });
 
-const pageOf = (id: string, item: z.ZodType) =>
-  z
-    .strictObject({
-      items: z.array(item),
-      nextCursor: z.string().nullable().describe('Null on the last page.'),
-    })
-    .meta({ id });
-
-const responses = (id: string, item: z.ZodType) => ({
-  200: {
-    description: 'A page',
-    content: { 'application/json': { schema: pageOf(id, item) }, 'text/csv': { schema: z.string() } },
-  },
-  ...problemResponses(400),
-});
-
-const common = { method: 'get' as const, tags: ['records'], security: [{ bearer: [] }] };
-
-const listViolators = createRoute({
-  operationId: 'listViolators',
-  ...common,
-  path: '/violators',
-  summary: 'Who was denied most',
-  request: {
-    query: z.strictObject({
-      since: since.prefault('24h').describe('How far back: 90m, 24h, 7d.'),
-      by: z.enum(VIOLATOR_KINDS).default('ip').describe('`all` means callers of any kind.'),
-      ...paging,
-    }),
-  },
-  responses: responses('ViolatorPage', violator),
-});
-
-const listEvents = createRoute({
-  operationId: 'listEvents',
-  ...common,
-  path: '/events',
-  summary: 'Denials by minute, rule and subject, newest first',
-  request: {
-    query: z.strictObject({
-      since: since.prefault('24h'),
-      rule: name.optional().describe('The id or the name of a rule.'),
-      scope: z.enum(SCOPES).optional(),
-      subject: name.optional().describe('Needs `scope`. Use the real name, even if Weir stores hashes.'),
-      ...paging,
-    }),
-  },
-  responses: responses('DenialEventPage', event),
-});
-
-const readSeries = createRoute({
-  operationId: 'readEventSeries',
-  ...common,
-  path: '/events/series',
-  summary: 'Denials over time, for a curve',
-  request: {
-    query: z.strictObject({
-      since: since.prefault('1h').describe('How far back; at most 31 days.'),
-      step: z.enum(SERIES_STEPS).default('minute').describe('Minutes go back at most 2 days.'),
-      rule: name.optional().describe('The id or the name of a rule.'),
-      scope: z.enum(SCOPES).optional(),
-      subject: name.optional().describe('Needs `scope`. Use the real name, even if Weir stores hashes.'),
-    }),
-  },
-  responses: {
+/** A page of records, as JSON or as CSV. */
+const answersOf = (id: string, item: z.ZodType) => ({
+  answers: {
     200: {
-      description: 'Oldest first. A step without denials is left out',
-      content: {
-        'application/json': {
-          schema: z
-            .strictObject({
-              from: z.iso.datetime(),
-              to: z.iso.datetime(),
-              items: z.array(z.strictObject({ at: z.iso.datetime(), count: z.int() })),
-            })
-            .meta({ id: 'DenialSeries' }),
-        },
-      },
+      description: 'A page',
+      content: { 'application/json': { schema: pageOf(id, item) }, 'text/csv': { schema: z.string() } },
     },
-    ...problemResponses(400),
   },
 });
 
-const listUsage = createRoute({
-  operationId: 'listUsage',
-  ...common,
-  path: '/usage',
-  summary: 'Admitted requests and their cost',
-  description:
-    'Without `rule`, and not by rule, each request counts once, with the highest cost of its rules.',
-  request: {
-    query: z.strictObject({
-      from: moment.optional().describe('The default is 30 days ago.'),
-      to: moment.optional().describe('The default is now.'),
-      tenant: name.optional(),
-      user: name.optional(),
-      apiKey: name.optional(),
-      rule: name.optional().describe('The id of a rule.'),
-      by: z.enum(USAGE_KINDS).default('day'),
-      ...paging,
-    }),
-  },
-  responses: responses('UsagePage', used),
-});
+/** A header names the next page of CSV, because such a file has no place for it. */
+const answer = <Row extends object>(
+  page: { readonly items: readonly Row[]; readonly nextCursor: string | null },
+  format: 'json' | 'csv',
+  columns: readonly (keyof Row & string)[],
+): Response =>
+  format === 'json'
+    ? json(page)
+    : new Response(toCsv(columns, page.items), {
+        headers: {
+          'Content-Type': CSV_TYPE,
+          ...(page.nextCursor !== null && { 'X-Next-Cursor': page.nextCursor }),
+        },
+      });
 
-export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
-  const { database, now } = services;
-  const storedSubject: NonNullable<AdminServices['storedSubject']> =
-    services.storedSubject ?? (async (_, subject) => subject);
+/** Which denials. */
+const denials = {
+  rule: name.optional().describe('The id or the name of a rule.'),
+  scope: z.enum(SCOPES).optional(),
+  subject: name.optional().describe('Needs `scope`. Use the real name, even if Weir stores hashes.'),
+};
 
-  app.openapi(listViolators, async (c) => {
-    const { by, since: sinceMs, limit, cursor, format } = c.req.valid('query');
-    const { from, to, offset } = offsetOf(cursor, { from: new Date(now() - sinceMs), to: new Date(now()) });
-    const found = await readViolators(database, { by, from, to, limit: limit + 1, offset });
-    const items = found.slice(0, limit);
-    const next = found.length > limit ? toOffset(offset + limit, { from, to }) : null;
-    return format === 'csv'
-      ? csv(toCsv(by === 'all' ? ['scope', ...VIOLATOR_COLUMNS] : VIOLATOR_COLUMNS, items), next)
-      : c.json({ items, nextCursor: next }, 200);
-  });
+const series = z
+  .strictObject({
+    from: z.iso.datetime(),
+    to: z.iso.datetime(),
+    items: z.array(z.strictObject({ at: z.iso.datetime(), count: z.int() })),
+  })
+  .meta({ id: 'DenialSeries' });
 
-  app.openapi(listEvents, async (c) => {
-    const { since: sinceMs, limit, cursor, format, rule, scope, subject } = c.req.valid('query');
-    const after = cursor === undefined ? undefined : placeOf(cursor);
-    const found = await readEvents(database, {
-      from: new Date(now() - sinceMs),
-      to: new Date(now() + UNIT_MS.m),
-      rule,
-      scope,
-      subject: subject && scope ? await storedSubject(scope, subject) : subject,
-      after,
-      limit: limit + 1,
-    });
-    const items = found.slice(0, limit);
-    const last = found.length > limit ? items.at(-1) : undefined;
-    const next = last ? toCursor([last.at, last.scope, last.ruleId, last.subject]) : null;
-    return format === 'csv'
-      ? csv(toCsv(['at', 'scope', 'ruleId', 'ruleName', 'subject', 'count'], items), next)
-      : c.json({ items, nextCursor: next }, 200);
-  });
-
-  app.openapi(readSeries, async (c) => {
-    const { since: sinceMs, step, rule, scope, subject } = c.req.valid('query');
-    const longestMs = (step === 'minute' ? 2 : 31) * UNIT_MS.d;
-    const from = new Date(now() - Math.min(sinceMs, longestMs));
-    const to = new Date(now());
-    const items = await readDenialSeries(database, {
-      from,
-      to,
-      step,
-      rule,
-      scope,
-      subject: subject && scope ? await storedSubject(scope, subject) : subject,
-    });
-    return c.json({ from: from.toISOString(), to: to.toISOString(), items }, 200);
-  });
-
-  app.openapi(listUsage, async (c) => {
-    const { from, to, limit, cursor, format, user, ...filter } = c.req.valid('query');
-    const asked = { from: from ?? new Date(now() - 30 * UNIT_MS.d), to: to ?? new Date(now()) };
-    const { offset, ...period } = offsetOf(cursor, asked);
-    const stored = user === undefined ? undefined : await storedSubject('user', user);
-    const found = await readUsage(database, { ...filter, ...period, user: stored, limit: limit + 1, offset });
-    const items = found.slice(0, limit);
-    const next = found.length > limit ? toOffset(offset + limit, period) : null;
-    return format === 'csv'
-      ? csv(toCsv(['name', 'requests', 'cost'], items), next)
-      : c.json({ items, nextCursor: next }, 200);
-  });
-}
-
-const VIOLATOR_COLUMNS = ['subject', 'count', 'lastAt', 'rules'] as const;
-
-/** Where the previous page ended. */
-function placeOf(cursor: string) {
-  const [at = '', scope = '', ruleId = '', subject = ''] = parseCursor(cursor, 4);
-  return [momentOf(at).toISOString(), scope, ruleId, subject] as const;
-}
-
-interface Asked {
+interface Period {
   readonly from: Date;
   readonly to: Date;
 }
 
 /** All pages of one query cover the same period, although time goes on. */
-const toOffset = (offset: number, { from, to }: Asked) =>
-  toCursor([String(offset), from.toISOString(), to.toISOString()]);
+const positionAt = (offset: number, { from, to }: Period) => [
+  String(offset),
+  from.toISOString(),
+  to.toISOString(),
+];
 
-function offsetOf(cursor: string | undefined, asked: Asked): Asked & { readonly offset: number } {
-  if (cursor === undefined) return { ...asked, offset: 0 };
-  const [offset = '', from = '', to = ''] = parseCursor(cursor, 3);
-  if (!/^\d{1,9}$/.test(offset)) throw badCursor();
-  return { offset: Number(offset), from: momentOf(from), to: momentOf(to) };
+function startOf(cursor: string | undefined, first: Period): Period & { readonly offset: number } {
+  if (cursor === undefined) return { ...first, offset: 0 };
+  const [offset, from, to] = parseCursor(cursor, 3);
+  return { offset: numberIn(offset, 9), from: momentIn(from), to: momentIn(to) };
 }
 
-function momentOf(text: string): Date {
-  const date = new Date(text);
-  if (Number.isNaN(date.getTime())) throw badCursor();
-  return date;
+/** Where the previous page of events ended. */
+function placeOf(cursor: string) {
+  const [at, scope = '', ruleId = '', subject = ''] = parseCursor(cursor, 4);
+  return [momentIn(at).toISOString(), scope, ruleId, subject] as const;
 }
 
-/** A header names the next page, because a CSV file has no place for it. */
-const csv = (text: string, nextCursor: string | null) =>
-  new Response(text, {
-    headers: { 'Content-Type': CSV_TYPE, ...(nextCursor !== null && { 'X-Next-Cursor': nextCursor }) },
+export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
+  const { database, now, storedSubject = async (_, subject) => subject } = services;
+  const group = 'records';
+
+  /** The subject as records have it. */
+  const stored = async <
+    F extends { scope?: (typeof SCOPES)[number] | undefined; subject?: string | undefined },
+  >(
+    which: F,
+  ) => ({
+    ...which,
+    subject: which.subject && which.scope ? await storedSubject(which.scope, which.subject) : which.subject,
   });
+
+  addOperation(
+    app,
+    {
+      id: 'listViolators',
+      call: 'GET /violators',
+      group,
+      summary: 'Who was denied most',
+      query: z.strictObject({
+        since: since.prefault('24h').describe('How far back: 90m, 24h, 7d.'),
+        by: z.enum(VIOLATOR_KINDS).default('ip').describe('`all` means callers of any kind.'),
+        ...paging,
+      }),
+      ...answersOf('ViolatorPage', violator),
+    },
+    async ({ query: { by, since: sinceMs, limit, cursor, format } }) => {
+      const { offset, ...period } = startOf(cursor, {
+        from: new Date(now() - sinceMs),
+        to: new Date(now()),
+      });
+      const found = await readViolators(database, { by, ...period, limit: limit + 1, offset });
+      const page = toPage(found, limit, () => positionAt(offset + limit, period));
+      const columns = ['subject', 'count', 'lastAt', 'rules'] as const;
+      return answer(page, format, by === 'all' ? ['scope', ...columns] : columns);
+    },
+  );
+
+  addOperation(
+    app,
+    {
+      id: 'listEvents',
+      call: 'GET /events',
+      group,
+      summary: 'Denials by minute, rule and subject, newest first',
+      query: z.strictObject({ since: since.prefault('24h'), ...denials, ...paging }),
+      ...answersOf('DenialEventPage', event),
+    },
+    async ({ query: { since: sinceMs, limit, cursor, format, ...which } }) => {
+      const found = await readEvents(database, {
+        ...(await stored(which)),
+        from: new Date(now() - sinceMs),
+        to: new Date(now() + UNIT_MS.m),
+        after: cursor === undefined ? undefined : placeOf(cursor),
+        limit: limit + 1,
+      });
+      const page = toPage(found, limit, ({ at, scope, ruleId, subject }) => [at, scope, ruleId, subject]);
+      return answer(page, format, ['at', 'scope', 'ruleId', 'ruleName', 'subject', 'count']);
+    },
+  );
+
+  addOperation(
+    app,
+    {
+      id: 'readEventSeries',
+      call: 'GET /events/series',
+      group,
+      summary: 'Denials over time, for a curve',
+      query: z.strictObject({
+        since: since.prefault('1h').describe('How far back; at most 31 days.'),
+        step: z.enum(SERIES_STEPS).default('minute').describe('Minutes go back at most 2 days.'),
+        ...denials,
+      }),
+      says: 'Oldest first. A step without denials is left out',
+      answer: series,
+    },
+    async ({ query: { since: sinceMs, step, ...which } }) => {
+      const longestMs = (step === 'minute' ? 2 : 31) * UNIT_MS.d;
+      const from = new Date(now() - Math.min(sinceMs, longestMs));
+      const to = new Date(now());
+      const items = await readDenialSeries(database, { ...(await stored(which)), from, to, step });
+      return { from: from.toISOString(), to: to.toISOString(), items };
+    },
+  );
+
+  addOperation(
+    app,
+    {
+      id: 'listUsage',
+      call: 'GET /usage',
+      group,
+      summary: 'Admitted requests and their cost',
+      description:
+        'Without `rule`, and not by rule, each request counts once, with the highest cost of its rules.',
+      query: z.strictObject({
+        from: moment.optional().describe('The default is 30 days ago.'),
+        to: moment.optional().describe('The default is now.'),
+        tenant: name.optional(),
+        user: name.optional(),
+        apiKey: name.optional(),
+        rule: name.optional().describe('The id of a rule.'),
+        by: z.enum(USAGE_KINDS).default('day'),
+        ...paging,
+      }),
+      ...answersOf('UsagePage', used),
+    },
+    async ({ query: { from, to, limit, cursor, format, user, ...which } }) => {
+      const { offset, ...period } = startOf(cursor, {
+        from: from ?? new Date(now() - 30 * UNIT_MS.d),
+        to: to ?? new Date(now()),
+      });
+      const found = await readUsage(database, {
+        ...which,
+        ...period,
+        user: user && (await storedSubject('user', user)),
+        limit: limit + 1,
+        offset,
+      });
+      const page = toPage(found, limit, () => positionAt(offset + limit, period));
+      return answer(page, format, ['name', 'requests', 'cost']);
+    },
+  );
+}

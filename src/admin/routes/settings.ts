@@ -1,7 +1,6 @@
 // Settings that apply to all rules together. They are one row, which always exists. The most important setting is the
 // switch that turns enforcement into logging.
 
-import { createRoute } from '@hono/zod-openapi';
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
 import { SETTINGS_DEFAULTS } from '../../core/matching/snapshot.ts';
@@ -11,77 +10,74 @@ import { SnapshotTooLarge } from '../../rules/publishing/snapshot-size.ts';
 import { asActor, type Database } from '../../rules/tables/repository.ts';
 import { ALL_RULES, type SettingsRow, settings } from '../../rules/tables/tables.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
-import { changedSince } from '../collection/collection.ts';
-import { allowedRevisions, toETag } from '../collection/revisions.ts';
-import { postgresProblem, problemResponses } from '../problems.ts';
+import { allowedRevisions, changedSince, toETag } from '../collection/changes.ts';
+import { addOperation } from '../operation.ts';
+import { postgresProblem } from '../problems.ts';
 import { publishChange, versionHeader } from '../publish-change.ts';
 import { settingsFields } from '../schemas.ts';
-import type { AddRoutes } from './index.ts';
 
 const shown = z
   .strictObject({ ...settingsFields, revision: z.int(), updatedAt: z.iso.datetime() })
   .meta({ id: 'Settings' });
-const changed = shown.extend({ warnings: z.array(z.string()) });
-const patch = z.strictObject(settingsFields).partial().meta({ id: 'SettingsPatch' });
 
-const common = { path: '/settings', tags: ['settings'], security: [{ bearer: [] }] };
-
-const getSettings = createRoute({
-  operationId: 'getSettings',
-  ...common,
-  method: 'get',
-  summary: 'Settings for all rules',
-  responses: {
-    200: { description: 'The settings', content: { 'application/json': { schema: shown } } },
-    ...problemResponses(),
-  },
-});
-
-const patchSettings = createRoute({
-  operationId: 'patchSettings',
-  ...common,
-  method: 'patch',
-  summary: 'Change settings; those that are not named stay',
-  description:
-    'In force everywhere within a second. With If-Match, only if nobody has changed the settings meanwhile.',
-  request: { body: { required: true, content: { 'application/json': { schema: patch } } } },
-  responses: {
-    200: { description: 'Changed', content: { 'application/json': { schema: changed } } },
-    ...problemResponses(400, 412, 413, 415),
-  },
-});
-
-export const addSettingsRoutes: AddRoutes = (app, services) => {
+export function addSettingsRoutes(app: AdminApp, services: AdminServices): void {
   const { database } = services;
 
-  app.openapi(getSettings, async (c) => {
-    const row = await readSettings(database);
-    return c.json(toShown(row), 200, { ETag: toETag(row.revision) });
-  });
+  addOperation(
+    app,
+    {
+      id: 'getSettings',
+      call: 'GET /settings',
+      group: 'settings',
+      summary: 'Settings for all rules',
+      says: 'The settings',
+      answer: shown,
+    },
+    async ({ headers }) => {
+      const row = await readSettings(database);
+      Object.assign(headers, { ETag: toETag(row.revision) });
+      return toShown(row);
+    },
+  );
 
-  app.openapi(patchSettings, async (c) => {
-    const before = await readSettings(database);
-    const revisions = allowedRevisions(c.req.raw);
-    if (revisions && !revisions.includes(before.revision)) throw changedSince(before);
-    const values = { ...toValues(before), ...c.req.valid('json') };
-    const [, [row]] = await database.batch([
-      asActor(database, c.var.actor.name),
-      database
-        .insert(settings)
-        .values({ id: ALL_RULES, ...values })
-        .onConflictDoUpdate({
-          target: settings.id,
-          set: values,
-          ...(revisions && { setWhere: eq(settings.revision, before.revision) }),
-        })
-        .returning(),
-    ]);
-    if (!row) throw changedSince(before);
-    const published = await publishChange(services, 'all');
-    const body = { ...toShown(row), warnings: [...published.warnings] };
-    return c.json(body, 200, { ETag: toETag(row.revision), ...versionHeader(published) });
-  });
-};
+  addOperation(
+    app,
+    {
+      id: 'patchSettings',
+      call: 'PATCH /settings',
+      group: 'settings',
+      summary: 'Change settings; those that are not named stay',
+      description:
+        'In force everywhere within a second. With If-Match, only if nobody has changed the settings meanwhile.',
+      body: z.strictObject(settingsFields).partial().meta({ id: 'SettingsPatch' }),
+      says: 'Changed',
+      answer: shown.extend({ warnings: z.array(z.string()) }),
+      problems: [412],
+    },
+    async ({ body, actor, request, headers }) => {
+      const before = await readSettings(database);
+      const revisions = allowedRevisions(request);
+      if (revisions && !revisions.includes(before.revision)) throw changedSince(before);
+      const values = { ...toValues(before), ...body };
+      const [, [row]] = await database.batch([
+        asActor(database, actor.name),
+        database
+          .insert(settings)
+          .values({ id: ALL_RULES, ...values })
+          .onConflictDoUpdate({
+            target: settings.id,
+            set: values,
+            ...(revisions && { setWhere: eq(settings.revision, before.revision) }),
+          })
+          .returning(),
+      ]);
+      if (!row) throw changedSince(before);
+      const published = await publishChange(services, 'all');
+      Object.assign(headers, { ETag: toETag(row.revision) }, versionHeader(published));
+      return { ...toShown(row), warnings: published.warnings };
+    },
+  );
+}
 
 /** A migration creates the row. If somebody has deleted it, all settings have their defaults. */
 async function readSettings(database: Database): Promise<SettingsRow> {
@@ -120,21 +116,19 @@ const publication = z
   })
   .meta({ id: 'Publication' });
 
-const publish = createRoute({
-  operationId: 'publish',
-  method: 'post',
-  path: '/publish',
-  tags: ['operations'],
-  security: [{ bearer: [] }],
-  summary: 'Publish the rules that are in Postgres',
-  responses: {
-    200: { description: 'Published', content: { 'application/json': { schema: publication } } },
-    ...problemResponses(413, 415),
-  },
-});
-
 export function addPublishRoutes(app: AdminApp, services: AdminServices): void {
-  app.openapi(publish, async (c) => c.json(toPublished(await publishOrThrow(services)), 200));
+  addOperation(
+    app,
+    {
+      id: 'publish',
+      call: 'POST /publish',
+      group: 'operations',
+      summary: 'Publish the rules that are in Postgres',
+      says: 'Published',
+      answer: publication,
+    },
+    () => publishOrThrow(services),
+  );
 }
 
 async function publishOrThrow({ publish, log }: AdminServices): Promise<Publication> {
@@ -150,13 +144,6 @@ async function publishOrThrow({ publish, log }: AdminServices): Promise<Publicat
     });
   }
 }
-
-const toPublished = ({ rejected, warnings, regions, ...publication }: Publication) => ({
-  ...publication,
-  rejected: rejected.map((row) => ({ ...row, problems: [...row.problems] })),
-  warnings: warnings.map(({ ruleIds, message }) => ({ ruleIds: [...ruleIds], message })),
-  regions: [...regions],
-});
 
 /** The likeliest mistake of a first deployment gets a message of its own. */
 function reasonOf(error: unknown): string {

@@ -1,11 +1,10 @@
 // What the whole fleet has counted so far, as JSON: the page's overview asks every few seconds and shows the
 // differences.
 
-import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import type { Family, Point } from '../../telemetry/fleet.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
-import { problemResponses } from '../problems.ts';
+import { addOperation } from '../operation.ts';
 
 const count = z.number().min(0);
 const counts = z.record(z.string(), count);
@@ -41,30 +40,26 @@ const trafficBody = z
   })
   .meta({ id: 'Traffic' });
 
-const readTraffic = createRoute({
-  operationId: 'readTraffic',
-  method: 'get',
-  path: '/traffic',
-  tags: ['records'],
-  security: [{ bearer: [] }],
-  summary: 'What all isolates together have counted so far',
-  description:
-    'Sums that only grow: ask twice, and the difference is the traffic between. Isolates flush them every ' +
-    'TELEMETRY_SECONDS. /_weir/metrics has the same for Prometheus.',
-  responses: {
-    200: { description: 'The sums', content: { 'application/json': { schema: trafficBody } } },
-    ...problemResponses(),
-  },
-});
-
 export function addTrafficRoutes(app: AdminApp, { fleet, regions, now }: AdminServices): void {
-  app.openapi(readTraffic, async (c) => {
-    const families = new Map((await fleet()).map((family) => [family.name, family]));
-    const pointsOf = (name: string) => families.get(`weir_${name}`)?.points ?? [];
-    const of = (name: string, region: string) =>
-      pointsOf(name).filter(({ labels }) => labels['region'] === region);
-    return c.json(
-      {
+  addOperation(
+    app,
+    {
+      id: 'readTraffic',
+      call: 'GET /traffic',
+      group: 'records',
+      summary: 'What all isolates together have counted so far',
+      description:
+        'Sums that only grow: ask twice, and the difference is the traffic between. Isolates flush them every ' +
+        'TELEMETRY_SECONDS. /_weir/metrics has the same for Prometheus.',
+      says: 'The sums',
+      answer: trafficBody,
+    },
+    async () => {
+      const families = new Map((await fleet()).map((family) => [family.name, family]));
+      const pointsOf = (name: string) => families.get(`weir_${name}`)?.points ?? [];
+      const of = (name: string, region: string) =>
+        pointsOf(name).filter(({ labels }) => labels['region'] === region);
+      return {
         at: new Date(now()).toISOString(),
         regions: regions.map(({ name }) => ({
           name,
@@ -78,10 +73,9 @@ export function addTrafficRoutes(app: AdminApp, { fleet, regions, now }: AdminSe
         fallbacks: sumBy(pointsOf('fallback_total'), 'reason'),
         rules: byRule(pointsOf('checks_total')),
         rulesAgeSeconds: pointsOf('rules_version_age_seconds')[0]?.value ?? 0,
-      },
-      200,
-    );
-  });
+      };
+    },
+  );
 }
 
 function sumBy(points: readonly Point[], label: string): Record<string, number> {

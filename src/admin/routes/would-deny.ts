@@ -1,6 +1,5 @@
 // "Who would this have denied?": the effect of another limit of a rule on the last day, as far as the records show it.
 
-import { createRoute } from '@hono/zod-openapi';
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
 import {
@@ -16,10 +15,11 @@ import { isUncounted, LARGEST_LIMIT, LONGEST_WINDOW_SECONDS } from '../../core/m
 import { HOUR_MS } from '../../core/telemetry/records.ts';
 import { invalidRequest } from '../../http/internal-problems.ts';
 import { rules } from '../../rules/tables/tables.ts';
-import { type Effect, readWouldDeny } from '../../telemetry/would-deny.ts';
+import { readWouldDeny } from '../../telemetry/would-deny.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
 import { isUuid } from '../collection/declaration.ts';
-import { notFound, problemResponses } from '../problems.ts';
+import { addOperation } from '../operation.ts';
+import { notFound } from '../problems.ts';
 
 const DAY_MS = 24 * HOUR_MS;
 /** The most callers that the answer names. */
@@ -69,68 +69,51 @@ const effectBody = z
   })
   .meta({ id: 'LimitEffect' });
 
-const readEffect = createRoute({
-  operationId: 'readWouldDeny',
-  method: 'get',
-  path: '/rules/{id}/would-deny',
-  tags: ['rules'],
-  security: [{ bearer: [] }],
-  summary: 'Whom another limit would have denied in the last day',
-  description:
-    'Usage is recorded by hour and denials by minute, so these are bounds: when in an hour requests came is not ' +
-    'known. As if counters were empty at the start, the whole limit held for every caller and could be used in any ' +
-    'region, and callers had sent what they did. Requests that other rules denied are not counted.',
-  request: {
-    params: z.object({ id: z.string().describe('The id of the rule.') }),
-    query: z.strictObject({
-      limit: whole(LARGEST_LIMIT),
-      windowSeconds: whole(LONGEST_WINDOW_SECONDS).optional().describe('The default is that of the rule.'),
-      burst: whole(LARGEST_LIMIT).optional().describe('The default is the limit.'),
-      algorithm: z.enum(ALGORITHM_IDS).optional().describe('The default is that of the rule.'),
-    }),
-  },
-  responses: {
-    200: {
-      description: 'What is certain, and what cannot be known',
-      content: { 'application/json': { schema: effectBody } },
-    },
-    ...problemResponses(400, 404),
-  },
-});
-
 type Rule = typeof rules.$inferSelect;
 
 export function addWouldDenyRoutes(app: AdminApp, { database, now }: AdminServices): void {
-  app.openapi(readEffect, async (c) => {
-    const { id } = c.req.valid('param');
-    const asked = c.req.valid('query');
-    const [rule] = isUuid(id) ? await database.select().from(rules).where(eq(rules.id, id)) : [];
-    if (!rule) throw notFound('rule');
-    const windowSeconds = asked.windowSeconds ?? rule.windowSeconds ?? (rule.window === null ? null : 0);
-    if (windowSeconds === null) throw noWindow();
-    const algorithm = asked.algorithm ?? (rule.algorithm as AlgorithmId | null);
-    const period = {
-      from: new Date(Math.floor((now() - DAY_MS) / HOUR_MS) * HOUR_MS),
-      to: new Date(now()),
-    };
-    const told = {
-      from: period.from.toISOString(),
-      to: period.to.toISOString(),
-      limit: asked.limit,
-      windowSeconds,
-    };
-    const unknown = windowSeconds === 0 ? BY_THE_CALENDAR : unknownBecause(rule, algorithm);
-    if (unknown !== undefined || algorithm === null)
-      return c.json({ ...told, ...NOTHING, unknown: unknown ?? '' }, 200);
-    const counted = {
-      algorithm,
-      limit: asked.limit,
-      windowMs: windowSeconds * 1_000,
-      extra: asked.burst,
-    };
-    const effect = await readWouldDeny(database, { ...toQuestion(rule, counted, period), ...period });
-    return c.json({ ...told, ...toBody(rule, effect), unknown: null }, 200);
-  });
+  addOperation(
+    app,
+    {
+      id: 'readWouldDeny',
+      call: 'GET /rules/{id}/would-deny',
+      group: 'rules',
+      summary: 'Whom another limit would have denied in the last day',
+      description:
+        'Usage is recorded by hour and denials by minute, so these are bounds: when in an hour requests came is not ' +
+        'known. As if counters were empty at the start, the whole limit held for every caller and could be used in any ' +
+        'region, and callers had sent what they did. Requests that other rules denied are not counted.',
+      params: z.object({ id: z.string().describe('The id of the rule.') }),
+      query: z.strictObject({
+        limit: whole(LARGEST_LIMIT),
+        windowSeconds: whole(LONGEST_WINDOW_SECONDS).optional().describe('The default is that of the rule.'),
+        burst: whole(LARGEST_LIMIT).optional().describe('The default is the limit.'),
+        algorithm: z.enum(ALGORITHM_IDS).optional().describe('The default is that of the rule.'),
+      }),
+      says: 'What is certain, and what cannot be known',
+      answer: effectBody,
+      problems: [404],
+    },
+    async ({ params: { id }, query }) => {
+      const [rule] = isUuid(id) ? await database.select().from(rules).where(eq(rules.id, id)) : [];
+      if (!rule) throw notFound('rule');
+      const windowSeconds = query.windowSeconds ?? rule.windowSeconds ?? (rule.window === null ? null : 0);
+      if (windowSeconds === null) throw NO_WINDOW;
+      const algorithm = query.algorithm ?? (rule.algorithm as AlgorithmId | null);
+      const from = new Date(Math.floor((now() - DAY_MS) / HOUR_MS) * HOUR_MS);
+      const to = new Date(now());
+      const { limit, burst } = query;
+      const told = { from: from.toISOString(), to: to.toISOString(), limit, windowSeconds };
+      const unknown = windowSeconds === 0 ? BY_THE_CALENDAR : unknownBecause(rule, algorithm);
+      if (unknown !== undefined || algorithm === null) return { ...told, ...NOTHING, unknown: unknown ?? '' };
+      const counted = { algorithm, limit, windowMs: windowSeconds * 1_000, extra: burst };
+      const question = toQuestion(rule, counted, { from, to });
+      const effect = await readWouldDeny(database, { ...question, from, to });
+      // Weir records no admitted requests of addresses, so one without denials may have been near the limit.
+      const unsure = rule.scope === 'ip' && { perhapsDenied: null, surelyNotDenied: null };
+      return { ...told, ...effect, ...unsure, unknown: null };
+    },
+  );
 }
 
 const BY_THE_CALENDAR =
@@ -163,13 +146,6 @@ function toQuestion(rule: Rule, counted: CountedLimit, { from, to }: { from: Dat
   };
 }
 
-/** Weir records no admitted requests of addresses, so an address without denials may have been near the limit. */
-const toBody = ({ scope }: Rule, { callers, ...effect }: Effect) => ({
-  ...effect,
-  ...(scope === 'ip' && { perhapsDenied: null, surelyNotDenied: null }),
-  callers: [...callers],
-});
-
 const NOTHING = {
   admitted: 0,
   denied: 0,
@@ -182,5 +158,6 @@ const NOTHING = {
   callers: [],
 };
 
-const noWindow = () =>
-  invalidRequest([{ pointer: 'windowSeconds', detail: 'is needed, because the rule has none of its own' }]);
+const NO_WINDOW = invalidRequest([
+  { pointer: 'windowSeconds', detail: 'is needed, because the rule has none of its own' },
+]);
