@@ -77,6 +77,14 @@ describe('addresses that have shown no made-up key', () => {
     expect(granted).toEqual([50, 25, 13, 6, 3, 2, 1, 0]);
   });
 
+  it('have all of it again in the next second', () => {
+    const allowance = open();
+    for (let second = 0; second < 3; second += 1) {
+      expect(atOnce(allowance, 'a', 1_000)).toBe(50);
+      clock.ms += 1_000;
+    }
+  });
+
   it('get back each look-up of a real key', () => {
     const allowance = open();
     for (let i = 0; i < 1_000; i += 1) {
@@ -108,6 +116,17 @@ it('a caller that was found within the hour is looked up, whatever its address a
   clock.ms += 1;
   for (const ip of addresses(200)) makeUp(allowance, ip, 1);
   expect(allowance.permit({ ...known, ip: 'other' })).toBeUndefined();
+});
+
+it('callers that were found share their own look-ups by caller: 100 behind one address are looked up at once', () => {
+  const allowance = open();
+  const known = Array.from(
+    { length: 100 },
+    (_, i) => ({ kind: 'key', who: `key:found-${i}`, ip: 'a' }) as const,
+  );
+  for (const { who } of known) allowance.found(who);
+  for (const ip of ['a', ...addresses(8)]) atOnce(allowance, ip, 1_000);
+  expect(known.filter((one) => allowance.permit(one))).toHaveLength(100);
 });
 
 describe('users, whose tokens are verified,', () => {
