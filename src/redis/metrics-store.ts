@@ -92,20 +92,11 @@ function textsOf(reply: unknown): string[] {
 /** The report follows the number of its batch. */
 function parseReport(text: string): IsolateReport | undefined {
   try {
-    const report: unknown = JSON.parse(text.slice(text.indexOf(' ') + 1));
-    return isReport(report) ? report : undefined;
+    const report = JSON.parse(text.slice(text.indexOf(' ') + 1));
+    const { atMs, rulesAgeMs, breakers } = report;
+    const isReport = typeof atMs === 'number' && typeof rulesAgeMs === 'number' && breakers instanceof Object;
+    return isReport ? report : undefined;
   } catch {
     return undefined;
   }
 }
-
-const isReport = (value: unknown): value is IsolateReport =>
-  typeof value === 'object' &&
-  value !== null &&
-  'atMs' in value &&
-  typeof value.atMs === 'number' &&
-  'rulesAgeMs' in value &&
-  typeof value.rulesAgeMs === 'number' &&
-  'breakers' in value &&
-  typeof value.breakers === 'object' &&
-  value.breakers !== null;

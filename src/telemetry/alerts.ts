@@ -74,8 +74,8 @@ export async function sendAlerts(options: AlertOptions): Promise<number> {
     const rows = await claim(database);
     const results = await Promise.allSettled(rows.map((row) => sendOne(options, row)));
     const failures = results.filter((result) => result.status === 'rejected');
-    sums.counter('webhookMessages', 'sent').add(rows.length - failures.length);
-    sums.counter('webhookMessages', 'failed').add(failures.length);
+    sums.series('webhookMessages', 'sent').add(rows.length - failures.length);
+    sums.series('webhookMessages', 'failed').add(failures.length);
     const [failed] = failures;
     // If the webhook is down, the other messages wait.
     if (failed) throw failed.reason;

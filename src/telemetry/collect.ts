@@ -30,6 +30,13 @@ type Charge = CorrectedUsage['charges'][number];
 /** What a check costs its subject. */
 type CostOf = (check: RuleCheck) => number;
 
+interface ChecksContext {
+  readonly caller?: Caller | undefined;
+  readonly route?: string;
+  /** By the clock of the counters; undefined if no region has counted the checks. */
+  readonly countedAtMs?: number | undefined;
+}
+
 interface UsageChange {
   readonly atMs: number;
   readonly who: CallerIds;
@@ -41,22 +48,21 @@ interface UsageChange {
 
 export function createCollector({ sums, denials, usage, crossings, now, clockMs }: CollectorOptions) {
   let staleSinceMs: number | undefined;
-  const decisions = sums.histogram('decision');
+  const decisions = sums.series('decision');
 
   /** A rule with several limits counts a request once, by the limit that was hardest on it. */
-  const addChecks = (results: Results, { caller = NOBODY, route, decision }: DecisionOfCaller) => {
+  const addChecks = (results: Results, { caller = NOBODY, route = '', countedAtMs }: ChecksContext) => {
     for (let i = 0; i < results.length; i += 1) {
       const result = results[i];
       if (!result) continue;
       const { id: ruleId, name: ruleName, scope, alertAt } = result.check.rule;
       const worst = isRepeated(results, i) ? undefined : worstOf(results, ruleId);
-      if (worst) sums.counter('checks', ruleName, worst).add();
-      // An isolate that counts alone does not know what a subject has used.
-      const hasAlerts = alertAt.length > 0 && decision.kind === 'counted' && !result.check.isShadow;
+      if (worst) sums.series('checks', ruleName, worst).add();
+      const hasAlerts = alertAt.length > 0 && countedAtMs !== undefined && !result.check.isShadow;
       if (worst !== DENIED && !hasAlerts) continue;
       const counted = subjectOf(scope, caller);
       const who = { scope: counted.scope, subject: counted.id };
-      if (hasAlerts) crossings.add(result, who, result.outcome.nowMs ?? decision.nowMs);
+      if (hasAlerts) crossings.add(result, who, result.outcome.nowMs ?? countedAtMs);
       if (worst === DENIED) denials.rowAt(now(), who, { ruleId, ruleName, route }).count += 1;
     }
   };
@@ -82,27 +88,28 @@ export function createCollector({ sums, denials, usage, crossings, now, clockMs 
     addUsage({ atMs: now(), who: idsOf(caller), charges: chargesOf(results, FREE, CHARGED), requests: 1 });
 
   const addDecision = ({ decision, incident, startedAtMs }: Omit<CheckedCall, 'subjects'>) => {
-    decisions.observe(clockMs() - startedAtMs);
-    if (incident) sums.counter('fallback', incident.fallback ?? 'none', incident.reason).add();
+    decisions.add(clockMs() - startedAtMs);
+    if (incident) sums.series('fallback', incident.fallback ?? 'none', incident.reason).add();
     staleSinceMs = decision.isStale ? (staleSinceMs ?? now()) : undefined;
   };
 
   return {
     decided(request: DecidedRequest): void {
       const { decision, region, route, caller } = request;
-      sums.counter('requests', region, route, kindOf(decision)).add();
+      sums.series('requests', region, route, kindOf(decision)).add();
       addDecision(request);
       const results = resultsOf(decision);
-      addChecks(results, request);
+      addChecks(results, { caller, route, countedAtMs: countedAt(decision) });
       if (decision.allowed) addAdmitted(results, caller);
     },
 
     checked(call: CheckedCall): void {
       const { decision, region, subjects } = call;
-      sums.counter('checkCalls', region, kindOf(decision)).add();
+      sums.series('checkCalls', region, kindOf(decision)).add();
       addDecision(call);
+      const countedAtMs = countedAt(decision);
       for (const { caller, results } of subjects) {
-        addChecks(results, { caller, route: CHECK_ROUTE, decision });
+        addChecks(results, { caller, route: CHECK_ROUTE, countedAtMs });
         if (decision.allowed) addAdmitted(results, caller);
       }
     },
@@ -113,8 +120,8 @@ export function createCollector({ sums, denials, usage, crossings, now, clockMs 
     },
 
     answered({ decision, caller, startedAtMs, status, cost, isRefunded, route }: AnsweredRequest): void {
-      sums.histogram('origin', route).observe(clockMs() - startedAtMs);
-      sums.counter('originResponses', route, CLASSES[Math.floor(status / 100)] ?? 'other').add();
+      sums.series('origin', route).add(clockMs() - startedAtMs);
+      sums.series('originResponses', route, CLASSES[Math.floor(status / 100)] ?? 'other').add();
       if (!isRefunded && cost === undefined) return;
       const realCostOf = cost === undefined || isRefunded ? REFUNDED : settledAt(cost);
       const charges = chargesOf(resultsOf(decision), CHARGED, realCostOf);
@@ -122,18 +129,15 @@ export function createCollector({ sums, denials, usage, crossings, now, clockMs 
     },
 
     /** Adds the results of shadow rules that were counted after the response. */
-    shadowed(results: Results): void {
-      for (const [i, { check }] of results.entries())
-        if (!isRepeated(results, i))
-          sums.counter('checks', check.rule.name, worstOf(results, check.rule.id)).add();
-    },
+    shadowed: (results: Results): void => addChecks(results, {}),
 
     /** How long this isolate has used rules that it could not confirm. */
     rulesAgeMs: () => (staleSinceMs === undefined ? 0 : Math.max(0, now() - staleSinceMs)),
   };
 }
 
-type DecisionOfCaller = Pick<DecidedRequest, 'caller' | 'route' | 'decision'>;
+/** An isolate that counts alone does not know what a subject has used. */
+const countedAt = (decision: Decision) => (decision.kind === 'counted' ? decision.nowMs : undefined);
 
 const FREE: CostOf = () => 0;
 const CHARGED: CostOf = ({ cost }) => cost;

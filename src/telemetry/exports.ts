@@ -16,13 +16,14 @@ const headOf = ({ name, help, type }: Family) => `# HELP ${name} ${help}\n# TYPE
 function linesOf(name: string, { labels, value, histogram }: Point): string {
   if (!histogram) return line(name, labels, value ?? 0);
   const { sumSeconds, counts } = histogram;
-  const total = counts.reduce((sum, count) => sum + count, 0);
   return [
     ...bucketsOf(histogram).map(([le, count]) => line(`${name}_bucket`, { ...labels, le }, count)),
     line(`${name}_sum`, labels, sumSeconds),
-    line(`${name}_count`, labels, total),
+    line(`${name}_count`, labels, totalOf(counts)),
   ].join('');
 }
+
+const totalOf = (counts: readonly number[]) => counts.reduce((total, count) => total + count, 0);
 
 /** Each bucket also contains the counts of all buckets below it. */
 function bucketsOf({ boundsMs, counts }: Histogram): [le: string, count: number][] {
@@ -83,31 +84,25 @@ const nameOf = (name: string) => name.replace(/_total$|_seconds$/, '').replaceAl
 function toMetric({ name, help, type, points }: Family, timeUnixNano: string) {
   const unit = name.endsWith('_seconds') ? 's' : '1';
   const common = { name: nameOf(name), description: help, unit };
-  const numbers = points.map(({ labels, value = 0 }) => ({
+  const dataPoints = points.map(({ labels, value = 0, histogram }) => ({
     attributes: attributesOf(labels),
     timeUnixNano,
-    asDouble: value,
+    ...(histogram ? bucketFields(histogram) : { asDouble: value }),
   }));
-  if (type === 'gauge') return { ...common, gauge: { dataPoints: numbers } };
-  const temporality = { aggregationTemporality: CUMULATIVE };
-  if (type === 'counter')
-    return { ...common, sum: { ...temporality, isMonotonic: true, dataPoints: numbers } };
-  const dataPoints = points.map((point) => toHistogramPoint(point, timeUnixNano));
-  return { ...common, histogram: { ...temporality, dataPoints } };
+  if (type === 'gauge') return { ...common, gauge: { dataPoints } };
+  const sums = { aggregationTemporality: CUMULATIVE, dataPoints };
+  return type === 'counter'
+    ? { ...common, sum: { ...sums, isMonotonic: true } }
+    : { ...common, histogram: sums };
 }
 
-function toHistogramPoint({ labels, histogram }: Point, timeUnixNano: string) {
-  const { boundsMs = [], counts = [], sumSeconds = 0 } = histogram ?? {};
-  return {
-    attributes: attributesOf(labels),
-    timeUnixNano,
-    // Whole numbers of 64 bits are texts in OTLP's JSON.
-    count: String(counts.reduce((total, count) => total + count, 0)),
-    sum: sumSeconds,
-    bucketCounts: counts.map(String),
-    explicitBounds: boundsMs.map((boundMs) => boundMs / 1_000),
-  };
-}
+const bucketFields = ({ boundsMs, counts, sumSeconds }: Histogram) => ({
+  // Whole numbers of 64 bits are texts in OTLP's JSON.
+  count: String(totalOf(counts)),
+  sum: sumSeconds,
+  bucketCounts: counts.map(String),
+  explicitBounds: boundsMs.map((boundMs) => boundMs / 1_000),
+});
 
 const attributesOf = (labels: Labels) =>
   Object.entries(labels).map(([key, text]) => ({ key, value: { stringValue: text } }));

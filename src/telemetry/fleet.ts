@@ -1,8 +1,13 @@
 // The metrics of the whole fleet: the sums of each region, those in Postgres, and the last report of each isolate. What
 // does not answer is absent. Each series carries the name of its region (`store`), so no sum ever decreases.
 
-import { type IsolateReport, type MetricsStore, parseAnnouncement } from '../core/ports/region.ts';
-import { isMetricId, METRICS, type MetricId } from '../core/telemetry/metrics.ts';
+import {
+  type IsolateReport,
+  type MetricsStore,
+  parseAnnouncement,
+  type RegionMetrics,
+} from '../core/ports/region.ts';
+import { METRICS, type MetricId } from '../core/telemetry/metrics.ts';
 import type { StoredMetrics } from './store.ts';
 
 export type Labels = Readonly<Record<string, string>>;
@@ -46,31 +51,28 @@ const REPORT_MS = 180_000;
 /** No region has this name, because no name of a region holds such a character. */
 const POSTGRES = '_postgres';
 
-/** A region, or Postgres. `kept` is undefined if it does not answer. */
-interface StoreAnswer<Kept extends StoredMetrics = StoredMetrics> {
-  readonly store: string;
-  readonly kept: Kept | undefined;
-}
-type RegionAnswer = StoreAnswer<Awaited<ReturnType<MetricsStore['read']>>>;
+/** Undefined: the region does not answer. */
+type RegionAnswers = ReadonlyMap<string, RegionMetrics | undefined>;
+/** The regions that answer, and Postgres if it was asked. */
+type Stores = readonly (readonly [store: string, kept: StoredMetrics])[];
 
 export async function readFleet(
   regions: ReadonlyMap<string, MetricsStore>,
   { nowMs, deadlineMs, signal, own, readStored, readsStored = false }: FleetOptions,
 ): Promise<Family[]> {
-  const answers: RegionAnswer[] = await Promise.all(
-    [...regions].map(async ([store, metrics]) => ({
-      store,
-      kept: await metrics.read(signal).catch(() => undefined),
-    })),
+  const answers: RegionAnswers = new Map(
+    await Promise.all(
+      [...regions].map(
+        async ([name, store]) => [name, await store.read(signal).catch(() => undefined)] as const,
+      ),
+    ),
   );
+  const there = [...answers].flatMap(([name, kept]) => (kept ? [[name, kept] as const] : []));
   // Mostly there is nothing in Postgres, and each read would keep it awake.
-  const isNeeded = readsStored || answers.some(({ kept }) => !kept);
-  const postgres = { store: POSTGRES, kept: isNeeded ? await readStored?.() : undefined };
-  const stores: StoreAnswer[] = [...answers, postgres];
-  const reports = newestReports([
-    ...stores.flatMap(({ kept }) => [...(kept?.reports ?? [])]),
-    ...(own ? [own] : []),
-  ]);
+  const isNeeded = readsStored || there.length < answers.size;
+  const stored = isNeeded ? await readStored?.() : undefined;
+  const stores: Stores = stored ? [...there, [POSTGRES, stored]] : there;
+  const reports = newestReports([...stores.flatMap(([, kept]) => [...kept.reports]), ...(own ? [own] : [])]);
   const recent = reports.filter(({ atMs }) => Math.abs(nowMs - atMs) < REPORT_MS);
   return [
     ...Object.entries(HELP).map(([id, help]) => familyOf(id as MetricId, help, stores)),
@@ -97,14 +99,16 @@ const HELP: Readonly<Record<MetricId, string>> = {
   metricsLost: 'Batches of metrics that their region did not confirm in time.',
 };
 
-function familyOf(id: MetricId, help: string, stores: readonly StoreAnswer[]): Family {
+function familyOf(id: MetricId, help: string, stores: Stores): Family {
   const { labels, boundsMs } = METRICS[id];
-  const name = `weir_${id.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)}`;
-  const points = startingPoints(id, stores);
-  for (const { store, kept } of stores)
-    for (const [series, amount] of kept?.sums ?? []) {
-      const [metric = '', ...values] = series.split('\t');
-      if (!isMetricId(metric) || metric !== id) continue;
+  const points = new Map<string, Point>();
+  for (const [store, { sums }] of stores) {
+    // A counter without labels starts at 0, before it counts anything. Prometheus sees no increase in a series that
+    // begins at 1, so no alert would fire for the first dead letter.
+    if (labels.length === 0 && !boundsMs) points.set(`${store}\t`, { labels: { store }, value: 0 });
+    for (const [series, amount] of sums) {
+      const [metric, ...values] = series.split('\t');
+      if (metric !== id) continue;
       const bucket = boundsMs ? (values.pop() ?? '') : undefined;
       const key = `${store}\t${values.join('\t')}`;
       const named = Object.fromEntries(labels.map((label, place) => [label, values[place] ?? '']));
@@ -113,24 +117,14 @@ function familyOf(id: MetricId, help: string, stores: readonly StoreAnswer[]): F
       if (boundsMs && bucket !== undefined) addBucket(point, boundsMs, bucket, amount);
       else point.value = amount;
     }
-  const isTime = boundsMs !== undefined;
+  }
+  const name = id.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
   return {
-    name: `${name}_${isTime ? 'seconds' : 'total'}`,
+    name: `weir_${name}_${boundsMs ? 'seconds' : 'total'}`,
     help,
-    type: isTime ? 'histogram' : 'counter',
+    type: boundsMs ? 'histogram' : 'counter',
     points: [...points.values()],
   };
-}
-
-/**
- * A counter without labels starts at 0, before it counts anything. Prometheus sees no increase in a series that begins
- * at 1, so no alert would fire for the first dead letter.
- */
-function startingPoints(id: MetricId, stores: readonly StoreAnswer[]): Map<string, Point> {
-  const { labels, boundsMs } = METRICS[id];
-  if (labels.length > 0 || boundsMs) return new Map();
-  const there = stores.filter(({ kept }) => kept);
-  return new Map(there.map(({ store }) => [`${store}\t`, { labels: { store }, value: 0 }]));
 }
 
 function addBucket(point: Point, boundsMs: readonly number[], bucket: string, amount: number): void {
@@ -150,57 +144,52 @@ function newestReports(reports: readonly (readonly [isolateId: string, report: I
 const STATES = ['closed', 'half-open', 'open'];
 
 /** Values that Weir reads when somebody asks. What nobody could report is absent: 0 would say that all is well. */
-function gaugesOf(
-  answers: readonly RegionAnswer[],
-  reports: readonly IsolateReport[],
-  deadlineMs: number,
-): Family[] {
-  const there = answers.flatMap(({ store: region, kept }) => (kept ? [{ region, ...kept }] : []));
-  const reported = (value: () => number): Point[] =>
-    reports.length > 0 ? [{ labels: {}, value: value() }] : [];
+function gaugesOf(answers: RegionAnswers, reports: readonly IsolateReport[], deadlineMs: number): Family[] {
+  const regions = [...answers.keys()].filter((region) => reports.some(({ breakers }) => region in breakers));
+  const byRegion = (figure: (kept: RegionMetrics | undefined) => number | undefined): Point[] =>
+    [...answers].flatMap(([region, kept]) => pointOf({ region }, figure(kept)));
+  const ofReports = (figure: () => number) => pointOf({}, reports.length > 0 ? figure() : undefined);
   const leased = (what: 'counters' | 'units') =>
-    reported(() => reports.reduce((sum, report) => sum + (report.leased?.[what] ?? 0), 0));
+    ofReports(() => reports.reduce((sum, report) => sum + (report.leased?.[what] ?? 0), 0));
   return [
     gauge(
       'weir_region_up',
       'Whether the Redis of a region answered now.',
-      answers.map(({ store, kept }) => ({ labels: { region: store }, value: kept ? 1 : 0 })),
+      byRegion((kept) => (kept ? 1 : 0)),
     ),
     gauge(
       'weir_isolates',
       'Isolates that a region has heard of lately.',
-      there.map(({ region, isolateCount }) => ({ labels: { region }, value: isolateCount })),
+      byRegion((kept) => kept?.isolateCount),
     ),
-    gauge('weir_deadline_seconds', 'DEADLINE_MS: the most time that a decision may take.', [
-      { labels: {}, value: deadlineMs / 1_000 },
-    ]),
+    gauge(
+      'weir_deadline_seconds',
+      'DEADLINE_MS: the most time that a decision may take.',
+      pointOf({}, deadlineMs / 1_000),
+    ),
     gauge(
       'weir_breaker_state',
       'Isolates by the state of their breaker.',
-      answers
-        .filter(({ store }) => reports.some(({ breakers }) => store in breakers))
-        .flatMap(({ store: region }) =>
-          STATES.map((state) => ({
-            labels: { region, state },
-            value: reports.filter(({ breakers }) => breakers[region] === state).length,
-          })),
+      regions.flatMap((region) =>
+        STATES.flatMap((state) =>
+          pointOf({ region, state }, reports.filter(({ breakers }) => breakers[region] === state).length),
         ),
+      ),
     ),
     gauge(
       'weir_rules_version_age_seconds',
       'For so long an isolate has decided by rules that it could not confirm: the longest of all.',
-      reported(() => Math.max(...reports.map(({ rulesAgeMs }) => rulesAgeMs)) / 1_000),
+      ofReports(() => Math.max(...reports.map(({ rulesAgeMs }) => rulesAgeMs)) / 1_000),
     ),
     gauge('weir_leases_counters', 'Counters that isolates have leased units of.', leased('counters')),
     gauge('weir_leases_units', 'Units that isolates have charged in advance and not used.', leased('units')),
     {
-      name: 'weir_published_total',
-      help: 'The number of the publication in force.',
+      ...gauge(
+        'weir_published_total',
+        'The number of the publication in force.',
+        byRegion((kept) => parseAnnouncement(kept?.announced)?.sequence),
+      ),
       type: 'counter',
-      points: there.flatMap(({ region, announced }) => {
-        const announcement = parseAnnouncement(announced);
-        return announcement ? [{ labels: { region }, value: announcement.sequence }] : [];
-      }),
     },
   ];
 }
@@ -211,3 +200,6 @@ const gauge = (name: string, help: string, points: Point[]): Family => ({
   type: 'gauge',
   points,
 });
+
+const pointOf = (labels: Labels, value: number | undefined): Point[] =>
+  value === undefined ? [] : [{ labels, value }];

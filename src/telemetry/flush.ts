@@ -78,7 +78,7 @@ function createOutbox({ send, sums, now, createId }: FlushOptions) {
         // Two requests may have sent it at the same time.
         if (!batches.includes(batch)) continue;
         batches = batches.filter((other) => other !== batch);
-        sums.counter('denialsFlushed').add(countDenials(batch));
+        sums.series('denialsFlushed').add(countDenials(batch));
       }
     },
   };
@@ -105,7 +105,7 @@ function createMetricsFlush(options: FlushOptions) {
     for (const [region, { firstAtMs }] of unconfirmed) {
       if (Math.abs(now() - firstAtMs) < RETRY_MS) continue;
       unconfirmed.delete(region);
-      sums.counter('metricsLost').add();
+      sums.series('metricsLost').add();
     }
   };
 
@@ -160,16 +160,21 @@ function createRecordsFlush(options: FlushOptions) {
       onDenied({ rule: ruleName, route, subject: await subjects.hash(subject) });
   };
 
+  const storedRows = <Row extends Pick<Denial, 'scope' | 'subject'>>(rows: readonly Row[]): Promise<Row[]> =>
+    Promise.all(
+      rows.map(async (row) => ({ ...row, subject: await subjects.stored(row.scope, row.subject) })),
+    );
+
   const cut = async () => {
     // Takes all sums before it awaits anything.
     const taken = { denials: denials.take(), usage: usage.take(), crossings: crossings.take() };
     await sample(taken.denials);
     const stored = await Promise.all([
-      subjects.storedRows(taken.denials.map(({ route: _, ...denial }) => denial)),
+      storedRows(taken.denials.map(({ route: _, ...denial }) => denial)),
       Promise.all(
         taken.usage.map(async (row) => ({ ...row, userId: await subjects.stored('user', row.userId) })),
       ),
-      subjects.storedRows(taken.crossings),
+      storedRows(taken.crossings),
     ]);
     for (const rows of cutToSize(...stored)) outbox.add(rows);
   };
@@ -220,15 +225,11 @@ const sizeOf = (value: unknown) => new TextEncoder().encode(JSON.stringify(value
 // Subjects are stored in plain text or as keyed hashes. With a hash, a subject is still one row, but nobody without the
 // key can find out its address or user, not even by trying all of them.
 
-type SubjectOf = Pick<Denial, 'scope' | 'subject'>;
-
 export interface Subjects {
   /** The keyed hash of a subject, even if subjects are stored in plain text. */
   hash(subject: string): Promise<string>;
   /** The subject as it is stored: in plain text, or as a hash. */
   stored(scope: Denial['scope'], subject: string): Promise<string>;
-  /** Rows with their subjects as they are stored. */
-  storedRows<Row extends SubjectOf>(rows: readonly Row[]): Promise<Row[]>;
 }
 
 export interface SubjectsOptions {
@@ -246,9 +247,9 @@ const isPersonal = (scope: Denial['scope']) => scope === 'ip' || scope === 'user
 export function createSubjects({ isHashed, key }: SubjectsOptions): Subjects {
   const sign = createSigner(`weir-subjects ${key}`);
   const hash = async (subject: string) => `h:${toBase64Url(await sign(subject)).slice(0, HASH_LENGTH)}`;
-  const stored = async (scope: Denial['scope'], subject: string) =>
-    isHashed && isPersonal(scope) && subject !== OTHER && subject !== '' ? hash(subject) : subject;
-  const storedRows = <Row extends SubjectOf>(rows: readonly Row[]) =>
-    Promise.all(rows.map(async (row) => ({ ...row, subject: await stored(row.scope, row.subject) })));
-  return { hash, stored, storedRows };
+  return {
+    hash,
+    stored: async (scope, subject) =>
+      isHashed && isPersonal(scope) && subject !== OTHER && subject !== '' ? hash(subject) : subject,
+  };
 }

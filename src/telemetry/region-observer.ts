@@ -9,37 +9,27 @@ import {
 } from '../core/ports/region.ts';
 import type { MetricSums } from '../core/telemetry/metrics.ts';
 
-interface Observed {
-  readonly store: CounterStore;
-  readonly distance: { note(tookMs: number): void };
-  readonly watch: { note(error: unknown): void };
-}
+export type RegionObserver = ReturnType<typeof createRegionObserver>;
 
-export interface RegionObserver {
-  store(store: Observed['store']): CounterStore;
-  distance<Distance extends Observed['distance']>(distance: Distance): Distance;
-  watch<Watch extends Observed['watch']>(watch: Watch): Watch;
-}
-
-export function createRegionObserver(region: string, sums: MetricSums): RegionObserver {
-  const billed = sums.counter('billedCommands', region);
-  const took = sums.histogram('redis', region);
+export function createRegionObserver(region: string, sums: MetricSums) {
+  const billed = sums.series('billedCommands', region);
+  const took = sums.series('redis', region);
   return {
-    store: (store) => ({
+    store: (store: CounterStore): CounterStore => ({
       ...store,
       ...observed(store, (call) => billed.add(commandsOf(call))),
     }),
-    distance: (distance) => ({
+    distance: <Distance extends { note(tookMs: number): void }>(distance: Distance): Distance => ({
       ...distance,
-      note(tookMs) {
-        took.observe(tookMs);
+      note(tookMs: number) {
+        took.add(tookMs);
         distance.note(tookMs);
       },
     }),
-    watch: (watch) => ({
+    watch: <Watch extends { note(error: unknown): void }>(watch: Watch): Watch => ({
       ...watch,
-      note(error) {
-        sums.counter('redisErrors', region, reasonOf(error)).add();
+      note(error: unknown) {
+        sums.series('redisErrors', region, reasonOf(error)).add();
         watch.note(error);
       },
     }),

@@ -3,9 +3,8 @@
 
 import { type SQL, sql } from 'drizzle-orm';
 import type { IsolateReport, RegionMetrics } from '../core/ports/region.ts';
-import type { MetricSums } from '../core/telemetry/metrics.ts';
 import type { Database } from '../rules/tables/repository.ts';
-import { sendAlerts, type Webhook } from './alerts.ts';
+import { type AlertOptions, sendAlerts, type Webhook } from './alerts.ts';
 import { countDenials, type RecordBatch } from './flush.ts';
 
 // The queue delivers a failed batch again, after a longer delay each time. A batch that fails too often goes to the
@@ -53,29 +52,21 @@ export function createConsumer({ write, sums, retrySeconds, flush, onError }: Co
 
   return async ({ queue, messages }: QueuedBatch): Promise<void> => {
     for (const message of messages) {
-      if (queue.endsWith(DEAD_LETTERS) && message.attempts === 1) sums.counter('deadLetters').add();
+      if (queue.endsWith(DEAD_LETTERS) && message.attempts === 1) sums.series('deadLetters').add();
       await consume(message);
     }
     await flush();
   };
 }
 
-const isRecordBatch = (body: unknown): body is RecordBatch =>
-  typeof body === 'object' &&
-  body !== null &&
-  'id' in body &&
-  typeof body.id === 'string' &&
-  'denials' in body &&
-  Array.isArray(body.denials) &&
-  'usage' in body &&
-  Array.isArray(body.usage);
+function isRecordBatch(body: unknown): body is RecordBatch {
+  const { id, denials, usage } = (body ?? {}) as Partial<Record<keyof RecordBatch, unknown>>;
+  return typeof id === 'string' && Array.isArray(denials) && Array.isArray(usage);
+}
 
-export interface StoreOptions {
-  readonly database: Database;
+export interface StoreOptions extends Omit<AlertOptions, 'webhook'> {
   /** Undefined: Weir sends no alerts. */
   readonly webhook: Webhook | undefined;
-  readonly now: () => number;
-  readonly sums: MetricSums;
   readonly onError: (error: unknown) => void;
 }
 
@@ -88,11 +79,11 @@ export async function storeBatch(options: StoreOptions, batch: RecordBatch): Pro
   const { isNew, newAlerts } = await writeBatch(database, batch);
   // A batch of metrics counts nothing: the sums would come back as the next batch.
   if (isNew && !batch.metrics) {
-    sums.histogram('recordsLag').observe(Math.max(0, now() - batch.cutAtMs));
-    sums.counter('denialsWritten').add(countDenials(batch));
+    sums.series('recordsLag').add(Math.max(0, now() - batch.cutAtMs));
+    sums.series('denialsWritten').add(countDenials(batch));
   }
   if (!webhook || !batch.crossings?.length) return isNew;
-  sums.counter('webhookMessages', 'due').add(newAlerts);
+  sums.series('webhookMessages', 'due').add(newAlerts);
   await sendAlerts({ database, webhook, now, sums }).catch(onError);
   return isNew;
 }

@@ -66,26 +66,22 @@ export const isNamed = (series: string): boolean => withoutName(series) !== seri
 /** Names of rules, or of routes, that one isolate keeps apart. */
 const MAX_NAMES = 200;
 
-export interface CounterSeries {
+export interface MetricSeries {
+  /** Adds to a counter; or counts a time, in milliseconds, in a histogram. */
   add(amount?: number): void;
-}
-
-export interface HistogramSeries {
-  observe(tookMs: number): void;
 }
 
 export interface MetricSums {
   /** The number of series with an amount to flush. */
   readonly size: number;
-  counter(metric: MetricId, ...labels: string[]): CounterSeries;
-  histogram(metric: MetricId, ...labels: string[]): HistogramSeries;
+  series(metric: MetricId, ...labels: string[]): MetricSeries;
   /** Removes and returns at most `most` series, oldest first. */
   take(most: number): [series: string, amount: number][];
   /** Adds sums that a region has refused under their names. They count under `other`. */
   addWithoutNames(sums: readonly (readonly [series: string, amount: number])[]): void;
 }
 
-interface Sum extends CounterSeries {
+interface Sum extends MetricSeries {
   readonly series: string;
   amount: number;
 }
@@ -109,11 +105,12 @@ export function createMetricSums(): MetricSums {
     sums.set(series, sum);
     return sum;
   };
-  const histogramOf = (series: string, { boundsMs = [] }: Metric): HistogramSeries => {
+  const seriesOf = (series: string, { boundsMs }: Metric): MetricSeries => {
+    if (!boundsMs) return sumOf(series);
     const buckets = [...boundsMs, Number.POSITIVE_INFINITY].map((_, place) => sumOf(`${series}\tb${place}`));
     const sum = sumOf(`${series}\tsum`);
     return {
-      observe(tookMs) {
+      add(tookMs = 0) {
         let place = 0;
         while (place < boundsMs.length && tookMs > (boundsMs[place] ?? 0)) place += 1;
         buckets[place]?.add();
@@ -122,16 +119,13 @@ export function createMetricSums(): MetricSums {
       },
     };
   };
-  const names = { rule: new Set<string>(), route: new Set<string>() };
-  const counters = createTree(names, sumOf);
-  const histograms = createTree(names, histogramOf);
+  const find = createTree(seriesOf);
 
   return {
     get size() {
       return due.length;
     },
-    counter: (metric, ...labels) => counters(metric, labels),
-    histogram: (metric, ...labels) => histograms(metric, labels),
+    series: (metric, ...labels) => find(metric, labels),
     take(most) {
       const taken = due.slice(0, most).map((sum): [string, number] => [sum.series, sum.amount]);
       for (const sum of due.slice(0, most)) sum.amount = 0;
@@ -144,18 +138,16 @@ export function createMetricSums(): MetricSums {
   };
 }
 
-interface Branch<Series> {
+interface Branch {
   readonly text: string;
-  readonly branches: Map<string, Branch<Series>>;
-  series: Series | undefined;
+  readonly branches: Map<string, Branch>;
+  series: MetricSeries | undefined;
 }
 
 /** Finds a series by its labels, step by step: building its text for each request would cost more. */
-function createTree<Series>(
-  names: Readonly<Record<'rule' | 'route', Set<string>>>,
-  create: (text: string, metric: Metric) => Series,
-) {
-  const branchAt = (text: string): Branch<Series> => ({ text, branches: new Map(), series: undefined });
+function createTree(create: (text: string, metric: Metric) => MetricSeries) {
+  const names = { rule: new Set<string>(), route: new Set<string>() };
+  const branchAt = (text: string): Branch => ({ text, branches: new Map(), series: undefined });
   const root = branchAt('');
 
   const boundedName = (label: string | undefined, value: string): string => {
@@ -164,13 +156,13 @@ function createTree<Series>(
     names[label].add(value);
     return value;
   };
-  const grow = ({ text, branches }: Branch<Series>, value: string): Branch<Series> => {
+  const grow = ({ text, branches }: Branch, value: string): Branch => {
     const branch = branches.get(value) ?? branchAt(text === '' ? value : `${text}\t${value}`);
     branches.set(value, branch);
     return branch;
   };
 
-  return (id: MetricId, values: readonly string[]): Series => {
+  return (id: MetricId, values: readonly string[]): MetricSeries => {
     let branch = root.branches.get(id) ?? grow(root, id);
     for (let i = 0; i < values.length; i += 1) {
       const value = values[i] ?? '';
