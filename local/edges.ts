@@ -9,13 +9,14 @@ import { compileSnapshot, type Snapshot, withCounterIds } from '../src/core/matc
 import { type CounterOperations, type CounterStore, operationsBy } from '../src/core/ports/region.ts';
 import type { SnapshotSource } from '../src/core/ports/snapshot-source.ts';
 import { createBreaker } from '../src/core/regions/breaker.ts';
+import { createCensus } from '../src/core/regions/census.ts';
 import { createLedger } from '../src/limiter/ledger.ts';
 import { createLimiter } from '../src/limiter/limiter.ts';
 import type { LimiterRegion, Regions } from '../src/limiter/region-calls.ts';
-import { createCensus, createDistance, createRegionWatch } from '../src/limiter/region-watch.ts';
+import { createDistance, createRegionWatch } from '../src/limiter/region-watch.ts';
 import { createClient } from '../src/redis/client.ts';
 import { createUpstashStore, splitByHashSlot } from '../src/redis/counter-store.ts';
-import { createIsolateCount, createRulesPointer } from '../src/redis/region-keys.ts';
+import { createRulesPointer, presentTo } from '../src/redis/region-keys.ts';
 import { findOrInstallRedis } from './redis-server.ts';
 import { type LocalRegion, startRegions } from './regions.ts';
 import { createRule, type LimitedRule, type RuleFields } from './rules.ts';
@@ -200,8 +201,7 @@ export function routeFrom(name: EdgeName, regions: readonly RegionOfEdges[], onF
           throw error;
         },
       }),
-      census: createCensus({ assumed: 1 }),
-      isolateCount: createIsolateCount(client),
+      census: createCensus({ assumed: 1, present: presentTo(client) }),
       isCluster,
     };
   };

@@ -4,9 +4,10 @@ import { OPERATIONS, type Operation } from '../../src/core/counting/check.ts';
 import type { Decision } from '../../src/core/decision.ts';
 import type { CallOf, CountCall, CounterStore } from '../../src/core/ports/region.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
+import { createCensus } from '../../src/core/regions/census.ts';
 import { createLimiter, type DecisionRequest, type MakePlan } from '../../src/limiter/limiter.ts';
 import type { LimiterRegion, Regions } from '../../src/limiter/region-calls.ts';
-import { createCensus, createDistance, createRegionWatch } from '../../src/limiter/region-watch.ts';
+import { createDistance, createRegionWatch } from '../../src/limiter/region-watch.ts';
 import type { Random } from '../random.ts';
 import type { Call, Caller, Network } from './network.ts';
 import { createPublishedSource, type Publication } from './publications.ts';
@@ -126,8 +127,10 @@ function openRegion(options: IsolateOptions, { number, store, now }: Opened): Li
       readPublished: async (parts) => parts.map(() => undefined),
       writeParts: async () => {},
     },
-    census: createCensus({ assumed: ISOLATES }),
-    isolateCount: { present: (_, signal) => call(signal, 'present', ({ isolates }) => isolates) },
+    census: createCensus({
+      assumed: ISOLATES,
+      present: (_, signal) => call(signal, 'present', ({ isolates }) => isolates),
+    }),
   };
 }
 

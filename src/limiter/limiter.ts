@@ -349,12 +349,10 @@ export function createLimiter(options: LimiterOptions): Limiter {
   };
 
   /** Reports this isolate to the census now and then, so that every isolate knows how many there are. */
-  const reportToCensus = ({ census, isolateCount }: LimiterRegion, afterResponse: AfterResponse) => {
+  const reportToCensus = ({ census }: LimiterRegion, afterResponse: AfterResponse) => {
     if (!census.isDue(now())) return;
     ownId ??= options.isolateId();
-    const signal = AbortSignal.timeout(deadlineMs);
-    // If the call fails, the isolate keeps the last number and tries again when the next report is due.
-    afterResponse(isolateCount.present(ownId, signal).then(census.tell, () => {}));
+    afterResponse(census.report(ownId, AbortSignal.timeout(deadlineMs)).catch(() => {}));
   };
 
   return { decide, leased: leases.total, leasedOf: leases.unitsOf };

@@ -5,14 +5,9 @@ import { type Answer, type Outcome, outcomeWith, type TakeCheck } from '../core/
 import type { DegradedReason } from '../core/decision.ts';
 import { mapStable } from '../core/map-stable.ts';
 import { isStandIn, type RuleCheck } from '../core/matching/plan.ts';
-import {
-  type Census,
-  type CounterStore,
-  CounterStoreError,
-  type IsolateCount,
-  type RulesPointer,
-} from '../core/ports/region.ts';
+import { type CounterStore, CounterStoreError, type RulesPointer } from '../core/ports/region.ts';
 import type { Breaker, Permit } from '../core/regions/breaker.ts';
+import type { Census } from '../core/regions/census.ts';
 import {
   asWhole,
   type CountRequest,
@@ -42,7 +37,6 @@ export interface LimiterRegion {
   readonly watch: RegionWatch;
   readonly distance: Distance;
   readonly census: Census;
-  readonly isolateCount: IsolateCount;
   /** A cluster may take charges back within a call: see redis/counter-store.ts. */
   readonly isCluster: boolean;
 }

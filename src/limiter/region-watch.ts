@@ -1,7 +1,7 @@
 // Probes regions after responses, so that no request waits. A probe finds out whether a failed region is back, and
 // whether a script that failed for one request fails for all requests. Each isolate limits how often it probes.
 
-import { type Census, type CounterStore, CounterStoreError, isIsolateCount } from '../core/ports/region.ts';
+import { type CounterStore, CounterStoreError } from '../core/ports/region.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { type Breaker, type Permit, PROBE_MS } from '../core/regions/breaker.ts';
 
@@ -152,35 +152,6 @@ export function createDistance(store: Pick<CounterStore, 'probe'>, now: () => nu
       if (known !== undefined || Math.abs(now() - measuredAtMs) < MEASURE_MS) return;
       measuredAtMs = now();
       afterResponse(probe());
-    },
-  };
-}
-
-// When an isolate reports to the census, and what it learns: see core/ports/region.ts.
-
-const ASK_EVERY_MS = 60_000;
-/** At first an isolate asks more often, because other isolates start at the same time. */
-const ASK_EARLY_MS = 5_000;
-const EARLY_QUESTIONS = 3;
-
-export function createCensus({ assumed }: { readonly assumed: number }): Census {
-  let askedAtMs = Number.NEGATIVE_INFINITY;
-  let asked = 0;
-  let known: number | undefined;
-
-  return {
-    isDue(nowMs) {
-      const sinceMs = nowMs - askedAtMs;
-      // A negative time means that the clock was put back. Waiting for the old time could take for ever.
-      if (sinceMs >= 0 && sinceMs < (asked < EARLY_QUESTIONS ? ASK_EARLY_MS : ASK_EVERY_MS)) return false;
-      askedAtMs = nowMs;
-      asked += 1;
-      return true;
-    },
-    count: () => known ?? assumed,
-    told: () => known,
-    tell(count) {
-      if (isIsolateCount(count)) known = count;
     },
   };
 }

@@ -8,10 +8,9 @@ import {
   type CheckRecords,
   CounterStoreError,
   formatAnnouncement,
-  type IsolateCount,
-  isIsolateCount,
   type RulesPointer,
 } from '../core/ports/region.ts';
+import type { CensusOptions } from '../core/regions/census.ts';
 import type { Client } from './client.ts';
 
 /** The cron run renews the announcement daily, so two renewals may fail. Without it, isolates keep their rules. */
@@ -52,29 +51,16 @@ export function createRulesPointer(client: Client): RulesPointer {
 
 const isTextOrNone = (text: unknown): text is string | null => text === null || typeof text === 'string';
 
-// The list of isolates of one region, in Upstash Redis.
+// The list of isolates of one region: see core/regions/census.ts.
 
 /** Isolates report once a minute. One that missed a minute still counts; one that missed two does not. */
 const KEEP_MS = 150_000;
 
-export function createIsolateCount(client: Pick<Client, 'command'>): IsolateCount {
-  return {
-    async present(isolateId, signal) {
-      // Sends the whole script, because it runs once a minute. A SHA would need a retry when Redis has lost the script.
-      const count: unknown = await client.command(signal, [
-        'EVAL',
-        census,
-        '1',
-        CENSUS_KEY,
-        isolateId,
-        String(KEEP_MS),
-      ]);
-      if (!isIsolateCount(count))
-        throw new CounterStoreError('bad-reply', 'the reply is not a number of isolates');
-      return count;
-    },
-  };
-}
+/** Sends the whole script, because it runs once a minute. A SHA would need a retry when Redis has lost the script. */
+export const presentTo =
+  (client: Pick<Client, 'command'>): CensusOptions['present'] =>
+  (isolateId, signal) =>
+    client.command(signal, ['EVAL', census, '1', CENSUS_KEY, isolateId, String(KEEP_MS)]);
 
 // The records of checks in one region, in Upstash Redis.
 

@@ -6,6 +6,7 @@ import { randomId } from '../core/digest.ts';
 import { lazyModule } from '../core/lazy-module.ts';
 import type { AttemptGuard, CallerRevisions } from '../core/ports/callers.ts';
 import { createBreaker } from '../core/regions/breaker.ts';
+import { createCensus } from '../core/regions/census.ts';
 import { neighboursIn, routesFrom } from '../core/regions/nearest.ts';
 import { createCollected, type MetricSums } from '../core/telemetry/metrics.ts';
 import { type App, createApp } from '../gateway/app.ts';
@@ -16,11 +17,11 @@ import { createIncidentCounts, createLog, type Log, type LogEvent } from '../htt
 import { createCallerDirectory } from '../identity/directory.ts';
 import { createTokenVerifier } from '../identity/jwt.ts';
 import { createLimiter } from '../limiter/limiter.ts';
-import { createCensus, createDistance, createRegionWatch } from '../limiter/region-watch.ts';
+import { createDistance, createRegionWatch } from '../limiter/region-watch.ts';
 import { createOrigins, type Origins, type OriginsOptions } from '../proxy/origins.ts';
 import { createClient } from '../redis/client.ts';
 import { createUpstashStore, splitByHashSlot } from '../redis/counter-store.ts';
-import { createCheckRecords, createIsolateCount, createRulesPointer } from '../redis/region-keys.ts';
+import { createCheckRecords, createRulesPointer, presentTo } from '../redis/region-keys.ts';
 import { withDeadline } from '../rules/edge/published.ts';
 import { createSnapshotSource, type RulesSource } from '../rules/edge/snapshot-source.ts';
 import { createRegionObserver } from '../telemetry/region-observer.ts';
@@ -253,8 +254,7 @@ function createRegions({ regions, isolates, deadlineMs }: Config, { log, now, su
           onBug: log.bug,
         }),
       ),
-      census: createCensus({ assumed: isolates }),
-      isolateCount: createIsolateCount(client),
+      census: createCensus({ assumed: isolates, present: presentTo(client) }),
       checkRecords: createCheckRecords(client),
       client,
     };

@@ -5,10 +5,11 @@ import { OWN_PREFIX } from '../../src/core/matching/resource.ts';
 import { ABSENT } from '../../src/core/ports/callers.ts';
 import { operationsBy } from '../../src/core/ports/region.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
+import { createCensus } from '../../src/core/regions/census.ts';
 import { createInternalRoutes } from '../../src/gateway/internal-routes.ts';
 import type { Services } from '../../src/gateway/services.ts';
 import { createIncidentCounts } from '../../src/http/log.ts';
-import { createCensus, createDistance } from '../../src/limiter/region-watch.ts';
+import { createDistance } from '../../src/limiter/region-watch.ts';
 import { openOrigins } from './origins-harness.ts';
 
 const READER = 'Bearer a-token-that-may-only-read';
@@ -41,8 +42,7 @@ function openIsolate({ adminHost }: Pick<Services, 'adminHost'> = {}) {
     },
     breaker: createBreaker({ random: () => 0.5 }),
     distance: createDistance({ probe: async () => {} }, now),
-    census: createCensus({ assumed: 1 }),
-    isolateCount: { present: async () => 1 },
+    census: createCensus({ assumed: 1, present: async () => 1 }),
     isCluster: false,
     watch: { note: () => {}, look: () => {} },
   };

@@ -11,8 +11,9 @@ import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/cor
 import { ABSENT, answerOf, type CallerRecord } from '../../src/core/ports/callers.ts';
 import { type CounterStore, operationsBy } from '../../src/core/ports/region.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
+import { createCensus } from '../../src/core/regions/census.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
-import { createCensus, createDistance, createRegionWatch } from '../../src/limiter/region-watch.ts';
+import { createDistance, createRegionWatch } from '../../src/limiter/region-watch.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/counter-store.ts';
 import { createRulesPointer } from '../../src/redis/region-keys.ts';
@@ -93,9 +94,8 @@ export function useQuota() {
         now: () => clock.ms,
         ...reports,
       }),
-      census: createCensus({ assumed: 1 }),
       // Leaves the census out, so that only the cost of a question is counted.
-      isolateCount: { present: async () => 1 },
+      census: createCensus({ assumed: 1, present: async () => 1 }),
       isCluster: false,
     };
     // Has its own counters.

@@ -1,15 +1,16 @@
 // Fake regions that fail, hang and answer on command. A journal notes each call and its time.
 import type { Operation, Outcome } from '../../src/core/counting/check.ts';
 import { PROBE_CHECKS } from '../../src/core/counting/counters.ts';
-import type { IsolateCount, RulesPointer } from '../../src/core/ports/region.ts';
+import type { RulesPointer } from '../../src/core/ports/region.ts';
 import {
   type CounterStore,
   CounterStoreError,
   type CounterStoreFailure,
 } from '../../src/core/ports/region.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
+import { type CensusOptions, createCensus } from '../../src/core/regions/census.ts';
 import type { LimiterRegion, Regions } from '../../src/limiter/region-calls.ts';
-import { createCensus, createDistance, createRegionWatch } from '../../src/limiter/region-watch.ts';
+import { createDistance, createRegionWatch } from '../../src/limiter/region-watch.ts';
 import { type RunAny, storeOperations } from '../shared/any-call.ts';
 
 export const START_MS = 1_800_000_000_000;
@@ -38,12 +39,14 @@ export interface Behaviour {
   /** Sent with the answer if the call asks for it. Undefined if it cannot be read. */
   announces: string | null | undefined;
   read: RulesPointer['read'];
-  present: IsolateCount['present'];
+  present: CensusOptions['present'];
 }
 interface Situation extends Partial<Behaviour> {
   /** By default no other region stands in for this one. */
   readonly neighbours?: readonly string[];
   readonly isCluster?: boolean;
+  /** How many isolates share the region, until it tells another number. */
+  readonly isolates?: number;
   readonly tell?: (line: string) => void;
 }
 export interface FakeRegion extends LimiterRegion {
@@ -67,7 +70,7 @@ const DURING_REQUESTS: readonly Operation[] = ['take', 'peek'];
 
 export function createRegion(
   name: string,
-  { tell, isCluster = false, neighbours = [], ...does }: Situation,
+  { tell, isCluster = false, neighbours = [], isolates = 1, ...does }: Situation,
 ): FakeRegion {
   const behaviour: Behaviour = {
     run: answers(),
@@ -127,13 +130,13 @@ export function createRegion(
       readPublished: async (parts) => parts.map(() => undefined),
       writeParts: async () => {},
     },
-    census: createCensus({ assumed: 1 }),
-    isolateCount: {
+    census: createCensus({
+      assumed: isolates,
       async present(isolateId, signal) {
         tell?.(`${name} present ${isolateId}`);
         return later('present', () => behaviour.present(isolateId, signal));
       },
-    },
+    }),
   };
 }
 

@@ -42,8 +42,7 @@ export function playLeases(world: LeaseWorld): Played {
   const { check, lossRate, longestWayMs } = world;
   const random = createRandom(world.seed);
   const counters = createMemoryCounters();
-  const region = createRegion('us', {});
-  region.census.tell(world.isolates);
+  const region = createRegion('us', { isolates: world.isolates });
   const admissions: Admission[] = [];
   let leased = 0;
   let nowMs = START_MS + Math.floor(random() * 10_000);

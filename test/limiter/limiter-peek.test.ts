@@ -87,8 +87,7 @@ describe('an isolate reports to the census', () => {
     ['hangs', never],
     ['fails', fails('unavailable')],
   ])('without delaying or failing a request, even if the report %s', async (_, present) => {
-    const { regions, owner, asked } = createRegions({ present });
-    owner.census.tell(7);
+    const { regions, owner, asked } = createRegions({ present, isolates: 7 });
     const { decide } = openIsolate(regions);
     for (let i = 0; i < 3; i += 1) {
       const { decision, tookMs } = await decide();

@@ -2,26 +2,25 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { CENSUS_KEY } from '../../src/core/counting/keys.ts';
-import type { IsolateCount } from '../../src/core/ports/region.ts';
-import { createCensus } from '../../src/limiter/region-watch.ts';
+import { type Census, createCensus } from '../../src/core/regions/census.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
-import { createIsolateCount } from '../../src/redis/region-keys.ts';
+import { presentTo } from '../../src/redis/region-keys.ts';
 import { startUpstash, type Upstash } from './lua-engine.ts';
 
 const KEEP_MS = 150_000;
 const MINUTE_MS = 60_000;
 const EARLY_MS = 5_000;
+/** No region would report this. */
+const UNKNOWN = 1_000_000;
 const signal = () => AbortSignal.timeout(5_000);
 
 let upstash: Upstash;
 let gateway: UpstashGateway;
 let client: Client;
-let pointer: IsolateCount;
 beforeAll(async () => {
   upstash = await startUpstash('census');
   gateway = upstash.gateway;
   client = createClient({ url: gateway.url, token: 'token' });
-  pointer = createIsolateCount(client);
 });
 afterAll(async () => {
   await upstash.stop();
@@ -37,7 +36,12 @@ async function redisNowMs(): Promise<number> {
   return Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
 }
 
-const present = (id: string) => pointer.present(id, signal());
+/** What an isolate without an earlier report learns. */
+async function present(id: string, abort = signal()): Promise<number> {
+  const census = createCensus({ assumed: UNKNOWN, present: presentTo(client) });
+  await census.report(id, abort);
+  return census.count();
+}
 const cameAt = (member: string, score: number) =>
   client.send(signal(), (redis) => redis.zadd(CENSUS_KEY, { score, member }));
 const isolates = () => client.send(signal(), (redis) => redis.zrange<string[]>(CENSUS_KEY, 0, -1));
@@ -92,30 +96,23 @@ describe('the census of a region', () => {
 });
 
 describe('a report to the census', () => {
-  it.each(['wrongShape', 'garbage'] as const)('fails with a bad reply: %s', async (fault) => {
-    await gateway.faults.set({ [fault]: true });
+  it('fails with a bad reply: garbage', async () => {
+    await gateway.faults.set({ garbage: true });
     await expect(present('a')).rejects.toMatchObject({ name: 'CounterStoreError', failure: 'bad-reply' });
   });
 
-  it.each([[0], [-1], [1.5], [Number.NaN], ['2'], [null], [[1]], [true]])(
-    'fails if the number of isolates is %s',
-    async (reply) => {
-      const replying = createIsolateCount({ command: async () => reply });
-      await expect(replying.present('a', signal())).rejects.toMatchObject({
-        name: 'CounterStoreError',
-        failure: 'bad-reply',
-        message: 'the reply is not a number of isolates',
-      });
-    },
-  );
+  it('is not believed if the reply has the wrong shape', async () => {
+    await gateway.faults.set({ wrongShape: true });
+    expect(await present('a')).toBe(UNKNOWN);
+  });
 
   it('fails with a timeout if the signal is aborted, before the call or while Redis hangs', async () => {
     const timeout = { name: 'CounterStoreError', failure: 'timeout' };
-    await expect(pointer.present('a', AbortSignal.abort())).rejects.toMatchObject(timeout);
+    await expect(present('a', AbortSignal.abort())).rejects.toMatchObject(timeout);
     await gateway.faults.set({ hang: true });
     const { requests } = await gateway.stats();
     const controller = new AbortController();
-    const isTimeout = expect(pointer.present('a', controller.signal)).rejects.toMatchObject(timeout);
+    const isTimeout = expect(present('a', controller.signal)).rejects.toMatchObject(timeout);
     // Waits until the call hangs in the gateway. A call that arrived after the fault would count.
     await expect.poll(async () => (await gateway.stats()).requests).toBe(requests + 1);
     controller.abort();
@@ -128,16 +125,20 @@ describe('a report to the census', () => {
 describe('the number of isolates that an isolate knows', () => {
   const START_MS = 1_700_000_000_000;
 
+  const fresh = (present: () => Promise<unknown> = async () => 4): Census =>
+    createCensus({ assumed: 20, present });
+  const report = (census: Census) => census.report('a', signal());
+
   /** A census that has asked its early questions. */
   const grownUp = () => {
-    const census = createCensus({ assumed: 1 });
+    const census = fresh();
     for (const earlierMs of [2 * EARLY_MS, EARLY_MS, 0])
       expect(census.isDue(START_MS - earlierMs)).toBe(true);
     return census;
   };
 
   it('is asked for at once, twice more soon after, then every minute, by one of many requests', () => {
-    const census = createCensus({ assumed: 1 });
+    const census = fresh();
     let atMs = START_MS;
     for (const waitMs of [0, EARLY_MS, EARLY_MS, MINUTE_MS, MINUTE_MS]) {
       if (waitMs > 0) expect(census.isDue(atMs + waitMs - 1)).toBe(false);
@@ -147,13 +148,13 @@ describe('the number of isolates that an isolate knows', () => {
   });
 
   it('is asked for at once even if the clock starts at zero', () => {
-    const census = createCensus({ assumed: 1 });
+    const census = fresh();
     expect([census.isDue(0), census.isDue(0)]).toEqual([true, false]);
   });
 
-  it('is asked for a minute after the last question, not after the last answer', () => {
+  it('is asked for a minute after the last question, not after the last answer', async () => {
     const census = grownUp();
-    census.tell(4);
+    await report(census);
     expect(census.isDue(START_MS + MINUTE_MS - 1)).toBe(false);
     expect(census.isDue(START_MS + MINUTE_MS)).toBe(true);
   });
@@ -166,24 +167,33 @@ describe('the number of isolates that an isolate knows', () => {
     expect(census.isDue(backMs + MINUTE_MS)).toBe(true);
   });
 
-  it('is the assumed number until the region reports one, and then the last reported one', () => {
-    const census = createCensus({ assumed: 20 });
+  it('is the assumed number until the region reports one, and then the last reported one', async () => {
+    const replies = [3, 1, 500];
+    const census = fresh(async () => replies[0]);
     expect(census.count()).toBe(20);
-    for (const count of [3, 1, 500]) {
-      census.tell(count);
-      expect(census.count()).toBe(count);
+    for (; replies.length > 0; replies.shift()) {
+      await report(census);
+      expect(census.count()).toBe(replies[0]);
     }
   });
 
-  it.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, '2' as never, null as never])(
+  it.each([[0], [-1], [1.5], [Number.NaN], [Number.POSITIVE_INFINITY], ['2'], [null], [[1]], [true]])(
     'does not change when the region reports %s',
-    (count) => {
-      const census = createCensus({ assumed: 20 });
-      census.tell(count);
-      expect(census.count()).toBe(20);
-      census.tell(7);
-      census.tell(count);
-      expect(census.count()).toBe(7);
+    async (bad) => {
+      const replies: unknown[] = [bad, 7, bad];
+      const census = fresh(async () => replies.shift());
+      const counts: number[] = [];
+      for (let i = 0; i < 3; i += 1) {
+        await report(census);
+        counts.push(census.count());
+      }
+      expect(counts).toEqual([20, 7, 7]);
     },
   );
+
+  it('does not change when the region does not answer', async () => {
+    const census = fresh(() => Promise.reject(new Error('no answer')));
+    await expect(report(census)).rejects.toThrow('no answer');
+    expect(census.count()).toBe(20);
+  });
 });

@@ -4,7 +4,7 @@ import { METRICS_KEY, reportKey } from '../../src/core/counting/keys.ts';
 import type { MetricsBatch, MetricsStore } from '../../src/core/ports/region.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
 import { createMetricsStore } from '../../src/redis/metrics-store.ts';
-import { createIsolateCount } from '../../src/redis/region-keys.ts';
+import { presentTo } from '../../src/redis/region-keys.ts';
 import { startUpstash, type Upstash } from './lua-engine.ts';
 
 const DAY_MS = 86_400_000;
@@ -118,8 +118,7 @@ describe('the sums of a region', () => {
 
 describe('a reader of the sums', () => {
   it('gets the last report of each isolate in the census', async () => {
-    const census = createIsolateCount(client);
-    for (const id of ['a', 'b']) await census.present(id, signal());
+    for (const id of ['a', 'b']) await presentTo(client)(id, signal());
     await hand(batchOf(1, [['billedCommands\tus', 1]]));
     const told = { ...report, breakers: { us: 'open' }, rulesAgeMs: 5_000 };
     await hand(batchOf(2, [['billedCommands\tus', 1]], { report: told }));
