@@ -1,5 +1,5 @@
 // Says what the records show about another limit, in sentences that claim no more than is known. Pure.
-import { count } from '../src/page/shared/format.ts';
+import { count } from './format.ts';
 
 export interface Effect {
   readonly unknown: string | null;

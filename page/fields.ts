@@ -1,7 +1,7 @@
 // Fields of forms, each with its label and a hint.
 
-import { localInput } from '../src/page/shared/format.ts';
 import { type Attributes, button, type Child, h } from './dom.ts';
+import { localInput } from './format.ts';
 
 export interface FieldOptions {
   readonly name: string;

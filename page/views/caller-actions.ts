@@ -1,10 +1,10 @@
 // Actions on a caller: another limit until a moment, a list entry until a moment, a reset of counters, a new key.
 
-import { count, span } from '../../src/page/shared/format.ts';
 import { get, patch, post, remove } from '../api.ts';
 import { ask, openDialog } from '../dialog.ts';
 import { button, type Child, h, toast } from '../dom.ts';
 import { choiceField, momentOf, numberField, numberOf, textField, textOf, untilField } from '../fields.ts';
+import { count, span } from '../format.ts';
 import type { CallerLimit, CallerLimits, Who } from './caller.ts';
 import { MAX_LIMIT } from './rule-fields.ts';
 

@@ -1,9 +1,9 @@
 // One caller: its limits and what is left of them, live and without a charge; its denials and usage; and actions.
 
-import { ago, count, moment, span } from '../../src/page/shared/format.ts';
 import { get, me, type Page } from '../api.ts';
 import { type Chart, chart } from '../chart.ts';
 import { button, type Child, empty, fill, h, link, table } from '../dom.ts';
+import { ago, count, moment, span } from '../format.ts';
 import { live } from '../live.ts';
 import { fillMinutes, fillSteps, type Points, type Series } from '../series.ts';
 import { actionsOf, openOverride } from './caller-actions.ts';

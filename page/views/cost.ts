@@ -1,9 +1,9 @@
 // Computes what Weir would cost in a person's own deployment, with the numbers of docs/cost.md.
 
-import { count } from '../../src/page/shared/format.ts';
 import { type Cost, costOf, cuHours, type Deployment, freeRequests } from '../cost.ts';
 import { fill, h, table } from '../dom.ts';
 import { choiceField, numberField } from '../fields.ts';
+import { count } from '../format.ts';
 import type { View } from './view.ts';
 
 const attributes = { required: true };

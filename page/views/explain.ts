@@ -1,10 +1,10 @@
 // Explains why a request is limited: paste a curl command or fill in a form, and see which rules apply.
 
-import { ago, count, span } from '../../src/page/shared/format.ts';
 import { post } from '../api.ts';
 import { parseCurl } from '../curl.ts';
 import { type Child, fill, h, link, table } from '../dom.ts';
 import { areaField, textField, textOf } from '../fields.ts';
+import { ago, count, span } from '../format.ts';
 import { sendOnSubmit } from '../forms.ts';
 import { type View, waiting } from './view.ts';
 

@@ -1,8 +1,8 @@
 // Shows the state of each part, as the answering isolate sees it.
 
-import { ago, count } from '../../src/page/shared/format.ts';
 import { health } from '../api.ts';
 import { type Child, empty, fill, h, table } from '../dom.ts';
+import { ago, count } from '../format.ts';
 import { live } from '../live.ts';
 import { badge } from './overview.ts';
 import type { View } from './view.ts';

@@ -1,9 +1,9 @@
 // Lists changes: what was changed, by whom, the differences, and how to undo it.
 
-import { ago, type HistoryItem, kindOf, moment, nameOf } from '../../src/page/shared/format.ts';
 import { ApiError, get, me, type Page, post } from '../api.ts';
 import { ask } from '../dialog.ts';
 import { button, type Child, empty, fill, h, link, toast } from '../dom.ts';
+import { ago, type HistoryItem, kindOf, moment, nameOf } from '../format.ts';
 import { type View, waiting } from './view.ts';
 
 export const showHistory: View = async (main, { signal }) => {

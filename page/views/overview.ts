@@ -1,7 +1,11 @@
 // Shows what happens now: traffic, decision times, regions, who is denied most, and the last changes.
 
-import type { HistoryItem } from '../../src/page/shared/format.ts';
-import { count, milliseconds, rate } from '../../src/page/shared/format.ts';
+import { get, type Page } from '../api.ts';
+import { type Chart, chart } from '../chart.ts';
+import { type Child, empty, fill, h, link, table } from '../dom.ts';
+import type { HistoryItem } from '../format.ts';
+import { count, milliseconds, rate } from '../format.ts';
+import { live } from '../live.ts';
 import {
   decisionQuantile,
   type Rates,
@@ -9,11 +13,7 @@ import {
   regionRates,
   sampleBefore,
   type Traffic,
-} from '../../src/page/shared/traffic.ts';
-import { get, type Page } from '../api.ts';
-import { type Chart, chart } from '../chart.ts';
-import { type Child, empty, fill, h, link, table } from '../dom.ts';
-import { live } from '../live.ts';
+} from '../traffic.ts';
 import { changeLine } from './history.ts';
 import type { View } from './view.ts';
 import type { Violator } from './violators.ts';

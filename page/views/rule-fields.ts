@@ -1,7 +1,5 @@
 // The fields of a rule: how the form shows each one and reads it back.
 
-import { localInput } from '../../src/page/shared/format.ts';
-import { ALGORITHMS } from '../../src/page/shared/rule-sentence.ts';
 import {
   areaField,
   type Bounds,
@@ -12,6 +10,8 @@ import {
   textField,
   textOf,
 } from '../fields.ts';
+import { localInput } from '../format.ts';
+import { ALGORITHMS } from '../rule-sentence.ts';
 
 export type Values = Readonly<Record<string, unknown>>;
 

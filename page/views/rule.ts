@@ -1,13 +1,13 @@
 // One rule: what it means, what it denies, its form and its history. Or a new rule.
 
-import { count } from '../../src/page/shared/format.ts';
-import { type RuleBody, sentenceOf } from '../../src/page/shared/rule-sentence.ts';
 import { call, get, me, patch, post, remove } from '../api.ts';
 import { chart } from '../chart.ts';
 import { ask } from '../dialog.ts';
 import { button, type Child, fill, h, link, toast } from '../dom.ts';
+import { count } from '../format.ts';
 import { sendOnSubmit } from '../forms.ts';
 import { live } from '../live.ts';
+import { type RuleBody, sentenceOf } from '../rule-sentence.ts';
 import { fillMinutes, type Series } from '../series.ts';
 import { showChanges } from './history.ts';
 import { changedFields, inputOf, MAIN_FIELDS, MORE_FIELDS, type Values, valuesIn } from './rule-fields.ts';

@@ -1,17 +1,11 @@
 // Lists all rules: search, filters, and what each has done in the last day.
 
-import { count, percent } from '../../src/page/shared/format.ts';
-import {
-  type Nearness,
-  nearnessOf,
-  type RuleBody,
-  sentenceOf,
-  WHAT_IS_NEAR,
-} from '../../src/page/shared/rule-sentence.ts';
-import type { Traffic } from '../../src/page/shared/traffic.ts';
 import { get, me, type Page } from '../api.ts';
 import { button, type Child, empty, fill, h, hrefOf, link, table } from '../dom.ts';
 import { choiceField, textField } from '../fields.ts';
+import { count, percent } from '../format.ts';
+import { type Nearness, nearnessOf, type RuleBody, sentenceOf, WHAT_IS_NEAR } from '../rule-sentence.ts';
+import type { Traffic } from '../traffic.ts';
 import { showEnforcement } from './enforcement.ts';
 import { badge } from './overview.ts';
 import { failed, type View, waiting } from './view.ts';

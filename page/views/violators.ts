@@ -1,9 +1,9 @@
 // Lists who was denied most.
 
-import { ago, count, moment } from '../../src/page/shared/format.ts';
 import { get, type Page } from '../api.ts';
 import { button, empty, fill, h, hrefOf, link, table } from '../dom.ts';
 import { choiceField } from '../fields.ts';
+import { ago, count, moment } from '../format.ts';
 import { callerLink } from './overview.ts';
 import { type View, type Where, waiting } from './view.ts';
 

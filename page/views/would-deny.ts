@@ -1,10 +1,10 @@
 // "Who would this have denied?": shows what another limit would have done to the last day, beside the form that changes
 // it.
 
-import { count } from '../../src/page/shared/format.ts';
 import { get } from '../api.ts';
 import { button, type Child, fill, h, table } from '../dom.ts';
 import { type Effect, effectSentences } from '../effect-sentences.ts';
+import { count } from '../format.ts';
 import { showTrouble } from '../forms.ts';
 import { callerLink } from './overview.ts';
 import type { Values } from './rule-fields.ts';

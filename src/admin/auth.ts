@@ -5,7 +5,7 @@ import type { MiddlewareHandler } from 'hono';
 import type { JWTPayload, JWTVerifyOptions } from 'jose';
 import { isSameText, textFromBase64 } from '../core/digest.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
-import { hasAdminCredentials, isByScript, parseAuthorization } from '../http/authorization.ts';
+import { hasAdminCredentials, isByScript, isRead, parseAuthorization } from '../http/authorization.ts';
 import { render, tooManyAttempts, UNAUTHORIZED } from '../http/internal-problems.ts';
 import { type Problem, problem } from '../http/problem.ts';
 import { cookieIn } from '../http/session-cookie.ts';
@@ -119,8 +119,8 @@ export function createAuth(gate: Gate): MiddlewareHandler<AdminEnv> {
     const actor = await gate(request);
     if (actor instanceof Response) return actor;
     if (actor.role === 'check') return render(CHECK_ONLY);
-    if (actor.role === 'read' && !isReading(request) && !isQuestion(request)) return render(READ_ONLY);
-    if (!isReading(request) && isFromAnotherSite(request)) return render(CROSS_SITE);
+    if (actor.role === 'read' && !isRead(request) && !isQuestion(request)) return render(READ_ONLY);
+    if (!isRead(request) && isFromAnotherSite(request)) return render(CROSS_SITE);
     c.set('actor', actor);
     return next();
   };
@@ -135,9 +135,9 @@ async function bySession(sessions: Sessions, request: Request): Promise<Verdict 
   if (session?.kind === 'ended') return { kind: 'answered', problem: SESSION_ENDED };
   if (session?.kind !== 'open') return session;
   // While Postgres is down, people must still see what happens. Changes wait until Postgres confirms the session.
-  const isChange = !isReading(request) && !isQuestion(request);
+  const isChange = !isRead(request) && !isQuestion(request);
   if (isChange && !session.isConfirmed) return { kind: 'answered', problem: SESSION_UNCONFIRMED };
-  if ((!isReading(request) || isByScript(request)) && !hasCsrf(request, session.csrf))
+  if ((!isRead(request) || isByScript(request)) && !hasCsrf(request, session.csrf))
     return { kind: 'answered', problem: NO_CSRF };
   return { kind: 'actor', actor: session.actor };
 }
@@ -146,7 +146,7 @@ const hasCsrf = ({ headers }: Request, csrf: string) => isSameText(headers.get(C
 
 /** Programs that Access lets in send no `Sec-Fetch-Dest`, and no other site can make them ask. */
 async function byAccess(verdict: AccessVerdict, sessions: Sessions, request: Request): Promise<Verdict> {
-  const isOpened = isReading(request) && !isByScript(request);
+  const isOpened = isRead(request) && !isByScript(request);
   if (verdict.kind !== 'actor' || isOpened || !request.headers.has('Sec-Fetch-Dest')) return verdict;
   const csrf = await sessions.csrfOfAccess(verdict.actor.name);
   return hasCsrf(request, csrf) ? verdict : { kind: 'answered', problem: NO_CSRF };
@@ -162,7 +162,7 @@ function tokenOf(request: Request, { cookie }: Sessions): { readonly text: strin
   if (scheme === 'basic' && cookieIn(request, cookie) !== undefined) return undefined;
   // Browsers add Basic credentials by themselves, so these must not allow changes, nor a script to read.
   if (scheme === 'basic' && isByScript(request)) return 'script';
-  return { text: scheme === 'basic' && isReading(request) ? passwordOf(credentials) : '' };
+  return { text: scheme === 'basic' && isRead(request) ? passwordOf(credentials) : '' };
 }
 
 function passwordOf(base64: string): string {
@@ -170,7 +170,6 @@ function passwordOf(base64: string): string {
   return text.slice(text.indexOf(':') + 1);
 }
 
-const isReading = ({ method }: Request) => method === 'GET' || method === 'HEAD';
 const isQuestion = ({ method, url }: Request) =>
   method === 'POST' && QUESTIONS.includes(new URL(url).pathname);
 

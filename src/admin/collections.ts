@@ -17,15 +17,15 @@ import {
 import { apiKeys, listEntries, routes, rules, tenants, tiers, users } from '../rules/tables/tables.ts';
 import type { AdminServices } from './app.ts';
 import {
-  beginningAlike,
+  beginsAlike,
   type Collection,
   type Creation,
-  containing,
-  equalTo,
+  contains,
+  equals,
   expectFuture,
   filter,
+  isOn,
   type MissingRow,
-  switchedOn,
 } from './collection/declaration.ts';
 import {
   keyBodies,
@@ -52,15 +52,15 @@ export const RULES: Collection = {
   // In the order of creation, which cannot change between two pages. A priority can.
   order: [rules.ordinal, rules.id],
   filters: {
-    scope: equalTo(rules.scope, z.enum(SCOPES)),
-    algorithm: equalTo(rules.algorithm, z.enum(ALGORITHM_IDS)),
-    enabled: switchedOn(rules.enabled),
+    scope: equals(rules.scope, z.enum(SCOPES)),
+    algorithm: equals(rules.algorithm, z.enum(ALGORITHM_IDS)),
+    enabled: isOn(rules.enabled),
     resource: filter(
       'The exact text.',
       (resource) => sql`(${rules.resource} = ${resource} or ${resource} = any(${rules.resources}))`,
     ),
     tier: filter('Rules that name this tier.', (tier) => sql`${tier} = any(${rules.tiers})`),
-    q: containing('the name', rules.name),
+    q: contains('the name', rules.name),
   },
   fits: {
     field: 'shares',
@@ -87,9 +87,9 @@ export const ROUTES: Collection = {
     host: filter('The exact text; upper and lower case are the same.', (host) =>
       eq(routes.host, normalizeHost(host)),
     ),
-    origin: equalTo(routes.origin, 'The exact text.'),
-    enabled: switchedOn(routes.enabled),
-    q: containing('the name', routes.name),
+    origin: equals(routes.origin, 'The exact text.'),
+    enabled: isOn(routes.enabled),
+    q: contains('the name', routes.name),
   },
   fits: {
     field: 'origin',
@@ -145,8 +145,8 @@ const TENANTS: Collection = {
   id: tenants.id,
   order: [tenants.id],
   filters: {
-    tier: equalTo(tenants.tier),
-    q: containing('the id or the name', tenants.id, tenants.name),
+    tier: equals(tenants.tier),
+    q: contains('the id or the name', tenants.id, tenants.name),
   },
   inDocuments: { mostEntries: MANY_ENTRIES },
 };
@@ -160,9 +160,9 @@ const USERS: Collection = {
   id: users.id,
   order: [users.id],
   filters: {
-    tier: equalTo(users.tier),
-    tenantId: equalTo(users.tenantId),
-    q: containing('the id', users.id),
+    tier: equals(users.tier),
+    tenantId: equals(users.tenantId),
+    q: contains('the id', users.id),
   },
   inDocuments: { mostEntries: MANY_ENTRIES },
 };
@@ -176,14 +176,14 @@ const KEYS: Collection = {
   id: apiKeys.id,
   order: [apiKeys.createdAt, apiKeys.id],
   filters: {
-    userId: equalTo(apiKeys.userId),
-    tenantId: equalTo(apiKeys.tenantId),
-    tier: equalTo(apiKeys.tier),
-    prefix: beginningAlike(
+    userId: equals(apiKeys.userId),
+    tenantId: equals(apiKeys.tenantId),
+    tier: equals(apiKeys.tier),
+    prefix: beginsAlike(
       apiKeys.prefix,
       'The first characters of the key. It may be more characters than Weir keeps.',
     ),
-    q: containing(
+    q: contains(
       'the name, of the kept characters of the key, or of the id of the user or tenant',
       ...[apiKeys.name, apiKeys.prefix, apiKeys.userId, apiKeys.tenantId],
     ),
@@ -218,8 +218,8 @@ export const LIST_ENTRIES: Collection = {
   bytesOf: bytesOfListEntry,
   order: [listEntries.createdAt, listEntries.id],
   filters: {
-    list: equalTo(listEntries.list, z.enum(LISTS)),
-    kind: equalTo(listEntries.kind, z.enum(LISTED_KINDS)),
+    list: equals(listEntries.list, z.enum(LISTS)),
+    kind: equals(listEntries.kind, z.enum(LISTED_KINDS)),
     value: filter('The same address or range, in any spelling; or the same id.', (value) =>
       inArray(listEntries.value, [value, ...LISTED_KINDS.map((kind) => normalizeListed(kind, value))]),
     ),

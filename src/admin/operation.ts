@@ -4,6 +4,7 @@
 import type { RouteConfig } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import * as z from 'zod';
+import { isRead } from '../http/authorization.ts';
 import { bodyNotRead, invalidBody, invalidRequest, ProblemError } from '../http/internal-problems.ts';
 import { readAtMost } from '../http/read-at-most.ts';
 import type { Actor, AdminApp, AdminEnv } from './app.ts';
@@ -120,7 +121,7 @@ async function readBody(
   { body, mayLackBody, mostMebibytes = 1 }: BodyNeeds,
   request: Request,
 ): Promise<unknown> {
-  if (request.method === 'GET' || request.method === 'HEAD') return undefined;
+  if (isRead(request)) return undefined;
   const bytes = await readAtMost(request, mostMebibytes * MEBIBYTE);
   if (typeof bytes === 'string') throw bodyNotRead(bytes, mostMebibytes * MEBIBYTE);
   if (body === undefined) return undefined;
@@ -163,10 +164,9 @@ function describe<Query, Params, Body, Answer>(
   path: string,
 ): RouteConfig {
   const { id, group, summary, description, query, params, requestHeaders, body } = operation;
-  const isRead = method === 'GET';
   const problems = [
-    ...(query || params || requestHeaders || !isRead ? [400] : []),
-    ...(isRead || method === 'DELETE' ? [] : [413, 415]),
+    ...(query || params || requestHeaders || !isRead({ method }) ? [400] : []),
+    ...(isRead({ method }) || method === 'DELETE' ? [] : [413, 415]),
     ...(operation.problems ?? []),
   ];
   return {
@@ -185,7 +185,7 @@ function describe<Query, Params, Body, Answer>(
       }),
     },
     responses: {
-      ...(operation.answer && { 200: described(operation.says ?? '', operation.answer) }),
+      ...(operation.answer && { 200: jsonAnswer(operation.says ?? '', operation.answer) }),
       ...operation.answers,
       ...problemResponses(problems),
     },
@@ -193,7 +193,7 @@ function describe<Query, Params, Body, Answer>(
 }
 
 /** An answer in the document. */
-export const described = (
+export const jsonAnswer = (
   description: string,
   schema: z.ZodType,
   headers?: Readonly<Record<string, string>>,

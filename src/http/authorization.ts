@@ -38,6 +38,9 @@ export const hasAdminCredentials = (request: Pick<Request, 'headers'>, cookie: S
   request.headers.has('Cf-Access-Jwt-Assertion') ||
   cookieIn(request, cookie) !== undefined;
 
+/** A read changes nothing, and its body means nothing. */
+export const isRead = ({ method }: Pick<Request, 'method'>): boolean => method === 'GET' || method === 'HEAD';
+
 /**
  * Whether a script in a browser asks, and not a person who opens an address: `Sec-Fetch-Dest` says so, and no script can
  * set it. A service worker asks, too, and may read what the browser preloads for it. Programs send neither header.

@@ -6,7 +6,7 @@ import type { Actor } from '../admin/app.ts';
 import { CHECK_ONLY, type Gate } from '../admin/auth.ts';
 import type { Sessions } from '../admin/session.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
-import { hasAdminCredentials, isByScript } from '../http/authorization.ts';
+import { hasAdminCredentials, isByScript, isRead } from '../http/authorization.ts';
 import { bodyNotRead, render } from '../http/internal-problems.ts';
 import { problem } from '../http/problem.ts';
 import { readAtMost } from '../http/read-at-most.ts';
@@ -196,9 +196,9 @@ export function createPage({ gate, sessions }: PageOptions): (request: Request) 
   return async (request) => {
     const { pathname } = new URL(request.url);
     const act = { [`${HOME}login`]: logIn, [`${HOME}logout`]: logOut }[pathname];
-    if (!act) return isReading(request) ? show(request) : methodNotAllowed('GET, HEAD');
+    if (!act) return isRead(request) ? show(request) : methodNotAllowed('GET, HEAD');
     // Somebody has reloaded the answer to a failed attempt.
-    if (isReading(request)) return toHome();
+    if (isRead(request)) return toHome();
     if (request.method !== 'POST') return methodNotAllowed('GET, HEAD, POST');
     if (isByScript(request)) return notOpened();
     return isFromAnotherSite(request) ? crossSite() : act(request);
@@ -224,8 +224,6 @@ function isFromAnotherSite({ headers, url }: Request): boolean {
     origin !== new URL(url).origin && (origin !== null || headers.get('Sec-Fetch-Site') !== 'same-origin')
   );
 }
-
-const isReading = ({ method }: Request) => method === 'GET' || method === 'HEAD';
 
 /** Allows only the page's own files, and calls to its own site. Allows no inline code of any kind. */
 const POLICY = [

@@ -2,11 +2,11 @@
 import { describe, expect, it } from 'vitest';
 import { parseCurl } from '../../page/curl.ts';
 import { type Effect, effectSentences } from '../../page/effect-sentences.ts';
+import { ago, milliseconds, span } from '../../page/format.ts';
+import { ALGORITHMS, holdsSeats, nearnessOf, sentenceOf } from '../../page/rule-sentence.ts';
 import { fillMinutes } from '../../page/series.ts';
+import { decisionQuantile, ratesBetween, sampleBefore, type Traffic } from '../../page/traffic.ts';
 import { ALGORITHM_IDS, idsWith } from '../../src/core/counting/algorithms/registry.ts';
-import { ago, milliseconds, span } from '../../src/page/shared/format.ts';
-import { ALGORITHMS, holdsSeats, nearnessOf, sentenceOf } from '../../src/page/shared/rule-sentence.ts';
-import { decisionQuantile, ratesBetween, sampleBefore, type Traffic } from '../../src/page/shared/traffic.ts';
 
 describe('a pasted curl command', () => {
   const jwt = `e30.${btoa(JSON.stringify({ sub: 'ada' }))}.x`;

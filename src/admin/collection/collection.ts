@@ -5,7 +5,7 @@ import * as z from 'zod';
 import type { Values } from '../../authoring/bodies.ts';
 import { createRepository, type Row, type Target } from '../../rules/tables/repository.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
-import { addOperation, type Call, described, json } from '../operation.ts';
+import { addOperation, type Call, json, jsonAnswer } from '../operation.ts';
 import { badCursor, pageOf, pageQuery, parseCursor, toCursor } from '../paging.ts';
 import { notFound, sqlStateOf } from '../problems.ts';
 import { expectRoom, type PublishedChange, publishChange, versionHeader } from '../publish-change.ts';
@@ -130,7 +130,7 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
       call: `POST /${path}`,
       summary: `Create a ${noun}`,
       body: bodies.create,
-      answers: { 201: described('Created', created, { ...WRITTEN, Location: `Where the ${noun} is.` }) },
+      answers: { 201: jsonAnswer('Created', created, { ...WRITTEN, Location: `Where the ${noun} is.` }) },
       problems: [409],
     },
     async ({ body, actor, request }) => {
@@ -158,7 +158,7 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
       summary: `Get a ${noun}`,
       requestHeaders: ifNoneMatch,
       answers: {
-        200: described(`The ${noun}`, bodies.shown, ETAG),
+        200: jsonAnswer(`The ${noun}`, bodies.shown, ETAG),
         304: { description: 'It has not changed' },
       },
       problems: [404],
@@ -180,7 +180,7 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
       summary: `Replace a ${noun}`,
       description: 'Fields that are left out get their defaults, so `{}` sets every field to its default.',
       body: bodies.replace,
-      answers: { 200: described('Replaced', changed, WRITTEN) },
+      answers: { 200: jsonAnswer('Replaced', changed, WRITTEN) },
       problems: [404, 409, 412],
     },
     async (call) => {
@@ -210,7 +210,7 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
       description:
         'Only the fields that are given change, each as a whole. The result must be valid as a whole.',
       body: bodies.patch,
-      answers: { 200: described('Changed', changed, WRITTEN) },
+      answers: { 200: jsonAnswer('Changed', changed, WRITTEN) },
       problems: [404, 409, 412],
     },
     async (call) => {
@@ -231,7 +231,7 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
       summary: `Delete a ${noun}`,
       answers: {
         204: { description: 'Deleted' },
-        200: described('Deleted, with warnings', z.strictObject({ warnings }).meta({ id: 'Warnings' })),
+        200: jsonAnswer('Deleted, with warnings', z.strictObject({ warnings }).meta({ id: 'Warnings' })),
       },
       problems: [404, 409, 412],
     },

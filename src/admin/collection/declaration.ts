@@ -93,18 +93,18 @@ export const filter = (about: string | z.ZodType, where: Filter['where']): Filte
   where,
 });
 
-export const equalTo = (column: PgColumn, about: string | z.ZodType = z.string()): Filter =>
+export const equals = (column: PgColumn, about: string | z.ZodType = z.string()): Filter =>
   filter(about, (value) => eq(column, value));
 
-export const switchedOn = (column: PgColumn): Filter =>
+export const isOn = (column: PgColumn): Filter =>
   filter(z.enum(['true', 'false']), (value) => eq(column, value === 'true'));
 
 /** At least one of the columns contains the text. */
-export const containing = (what: string, ...columns: readonly PgColumn[]): Filter =>
+export const contains = (what: string, ...columns: readonly PgColumn[]): Filter =>
   filter(z.string().max(256).describe(`A part of ${what}; upper and lower case are the same.`), (part) =>
     or(...columns.map((column) => ilike(column, `%${part.replace(/[\\%_]/g, '\\$&')}%`))),
   );
 
 /** The column begins with the text, or the text begins with the column. */
-export const beginningAlike = (column: PgColumn, about: string): Filter =>
+export const beginsAlike = (column: PgColumn, about: string): Filter =>
   filter(about, (text) => sql`(starts_with(${column}, ${text}) or starts_with(${text}, ${column}))`);

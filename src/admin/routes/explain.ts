@@ -4,7 +4,6 @@
 import * as z from 'zod';
 import { type Explanation, explain, REASONS_AGAINST, type RuleExplanation } from '../../authoring/explain.ts';
 import { CALENDAR_WINDOWS } from '../../core/counting/calendar.ts';
-import type { Outcome } from '../../core/counting/check.ts';
 import type { RequestFacts } from '../../core/matching/counted-by.ts';
 import { countedIp } from '../../core/matching/ip.ts';
 import { canonicalPath } from '../../core/matching/path.ts';
@@ -112,9 +111,7 @@ const explanationBody = z
           limit: z.int(),
           limitFrom: z.enum(['rule', 'tier']),
           times: z.number().nullable().describe('The factor of the limit. Null if it is not multiplied.'),
-          windowSeconds: z
-            .int()
-            .describe('For a calendar window, its current length, if the counters answer.'),
+          windowSeconds: z.int().describe('For a calendar window, its current length.'),
           window: z
             .enum(CALENDAR_WINDOWS)
             .nullable()
@@ -190,7 +187,9 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
       const facts = factsOf(body);
       const request = { matchPath, method: body.method, caller, nowMs: now(), seatId: noSeat, facts };
       const explanation = explain(read.content, request);
-      const peeked = await peek({ ...services, regions }, read.content, request);
+      const { content } = read;
+      const peeked = await peek({ ...services, regions }, content, request);
+      const findings = { peeked, content, leasedOf: services.leasedOf, nowMs: now() };
       const against = reasonsAgainst(explanation, read, matchPath);
       const { rules, listed, tier } = explanation;
       return {
@@ -198,15 +197,13 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
         method: body.method,
         caller: toShownCaller(caller, tier),
         region: body.region ?? null,
-        enforcement: services.isLogOnly ? 'log' : (read.content.settings?.enforcement ?? 'on'),
+        enforcement: services.isLogOnly ? 'log' : (content.settings?.enforcement ?? 'on'),
         listed: listed ?? null,
         allowedBy: withReason(rules, 'allows').map(({ ruleId, name }) => ({ id: ruleId, name })),
         multipliedBy: withReason(rules, 'multiplies').map(({ ruleId, name, times }) => ({
           ...{ id: ruleId, name, times },
         })),
-        applies: withReason(rules, 'applies').flatMap((rule) =>
-          toShown(rule, peeked, storedOf(rule, read.content, now())),
-        ),
+        applies: withReason(rules, 'applies').flatMap((rule) => toShown(rule, findings)),
         doesNotApply: against.slice(0, MAX_AGAINST),
         doesNotApplyCount: against.length,
       };
@@ -219,49 +216,26 @@ type WithReason<R extends RuleExplanation['reason']> = Extract<RuleExplanation, 
 const withReason = <R extends RuleExplanation['reason']>(rules: readonly RuleExplanation[], reason: R) =>
   rules.filter((rule): rule is WithReason<R> => rule.reason === reason);
 
-/** The result for one limit. */
-interface PeekedLimit {
-  /** The length of the current window; calendar windows differ. */
-  readonly windowSeconds: number;
-  readonly outcome: Outcome;
-  readonly leased: number | undefined;
-}
-
-type PeekedLimits = ReadonlyMap<string, PeekedLimit>;
-
-/** What is left of each limit in the regions that answer; undefined if none does. Charges nothing. */
+/** What is left of each limit, by `nameOfLimit`, in the regions that answer. Charges nothing. */
 async function peek(
-  services: Pick<AdminServices, 'regions' | 'deadlineMs' | 'leasedOf'>,
+  services: Pick<AdminServices, 'regions' | 'deadlineMs'>,
   content: StoredContent,
   request: PlannedRequest,
-): Promise<PeekedLimits | undefined> {
+) {
   const rules = content.rules.filter(({ enabled }) => enabled !== false);
   const plan = await planRequest(compileSnapshot('', { ...content, rules }), request);
-  if (plan.kind === 'listed' || plan.checks.length === 0) return undefined;
-  const checks = plan.checks.filter(({ rule }) => !rule.isBound);
+  const checks = plan.kind === 'listed' ? [] : plan.checks.filter(({ rule }) => !rule.isBound);
   const outcomes = await peekChecks(services, checks, request.nowMs);
-  if (!outcomes) return undefined;
   return new Map(
-    checks.flatMap((check, i) => {
-      const outcome = outcomes[i];
-      const name = nameOfLimit(check.rule.id, check.rule.windowSeconds);
-      const windowSeconds = check.windowMs / 1_000;
-      return outcome ? [[name, { outcome, windowSeconds, leased: services.leasedOf(check) }] as const] : [];
-    }),
+    checks.map((check, i) => [
+      nameOfLimit(check.rule.id, check.rule.windowSeconds),
+      { check, outcome: outcomes?.[i] },
+    ]),
   );
 }
 
 /** No two limits of a rule have the same window. */
 const nameOfLimit = (ruleId: string, windowSeconds: number): string => `${ruleId} ${windowSeconds}`;
-
-/** Facts about the rule itself that the explanation does not contain. */
-function storedOf({ ruleId }: WithReason<'applies'>, { rules, split }: StoredContent, nowMs: number) {
-  const rule = rules.find(({ id: known }) => known === ruleId);
-  return { action: rule?.action ?? 'reject', moving: movingOf(rule && movingUntilMs(rule, split, nowMs)) };
-}
-
-const movingOf = (untilMs: number | undefined) =>
-  untilMs === undefined ? null : { until: Number.isFinite(untilMs) ? new Date(untilMs).toISOString() : null };
 
 /** The facts of the described request beside its path and caller. */
 function factsOf({ host = '', headers = {}, ...places }: z.infer<typeof explainBody>): RequestFacts {
@@ -269,28 +243,32 @@ function factsOf({ host = '', headers = {}, ...places }: z.infer<typeof explainB
   return { host: () => host, header: (name) => byName.get(name), place: (kind) => places[kind] ?? '' };
 }
 
+interface Findings {
+  readonly peeked: Awaited<ReturnType<typeof peek>>;
+  readonly content: StoredContent;
+  readonly leasedOf: AdminServices['leasedOf'];
+  readonly nowMs: number;
+}
+
 function toShown(
   { ruleId, name, limits, cost, subject, boundTimes }: WithReason<'applies'>,
-  peeked: PeekedLimits | undefined,
-  { action, moving }: ReturnType<typeof storedOf>,
+  { peeked, content, leasedOf, nowMs }: Findings,
 ) {
+  const stored = content.rules.find(({ id }) => id === ruleId);
+  const untilMs = stored && movingUntilMs(stored, content.split, nowMs);
+  const until = untilMs !== undefined && Number.isFinite(untilMs) ? new Date(untilMs).toISOString() : null;
   return limits.map(({ limit, limitFrom, times, windowSeconds, window, policy }) => {
-    const found = peeked?.get(nameOfLimit(ruleId, windowSeconds));
-    const left = toLeft(found?.outcome);
-    const bound = boundTimes === undefined ? null : limit * boundTimes;
-    const counted = {
-      limit,
-      limitFrom,
-      times: times ?? null,
-      windowSeconds: found?.windowSeconds ?? windowSeconds,
-      window,
-      cost,
-      subject,
-      bound,
-      left,
-      leased: found?.leased ?? null,
+    const { check, outcome } = peeked.get(nameOfLimit(ruleId, windowSeconds)) ?? {};
+    return {
+      ...{ id: ruleId, name, policy, action: stored?.action ?? 'reject' },
+      ...{ limit, limitFrom, times: times ?? null },
+      windowSeconds: check ? check.windowMs / 1_000 : windowSeconds,
+      ...{ window, cost, subject },
+      bound: boundTimes === undefined ? null : limit * boundTimes,
+      left: toLeft(outcome),
+      leased: (check && leasedOf(check)) ?? null,
+      moving: untilMs === undefined ? null : { until },
     };
-    return { id: ruleId, name, policy, action, ...counted, moving };
   });
 }
 

@@ -7,7 +7,7 @@ import { CALLERS, PLANNED } from '../collections.ts';
 import { everythingAsText, importDocument, readStoredRows, toDocument } from '../import/document.ts';
 import { importRules } from '../import/import.ts';
 import { type CollectionPlan, IMPORT_MODES, previewImport } from '../import/plan.ts';
-import { addOperation, described } from '../operation.ts';
+import { addOperation, jsonAnswer } from '../operation.ts';
 import { publishChange, versionHeader, warningsBeforehand } from '../publish-change.ts';
 
 const changes = z.record(z.string(), z.strictObject({ from: z.unknown(), to: z.unknown() }));
@@ -56,7 +56,7 @@ export function addImportExportRoutes(app: AdminApp, services: AdminServices): v
           .describe('Also tenants, users, lists, and the hashes of keys. Needs a token of the role admin.'),
       }),
       answers: {
-        200: described('In a stable order, without fields that have their defaults', importDocument),
+        200: jsonAnswer('In a stable order, without fields that have their defaults', importDocument),
       },
     },
     async ({ query, actor }) => {
