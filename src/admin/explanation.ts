@@ -3,11 +3,13 @@
 
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
+import { CALENDAR_WINDOWS } from '../core/counting/calendar.ts';
 import { capacityOf, drainMs, hasBurst } from '../core/counting/capacity.ts';
 import type { Outcome } from '../core/counting/check.ts';
 import type { Caller } from '../core/matching/caller.ts';
 import { countedIp } from '../core/matching/ip.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
+import { ACTIONS } from '../core/matching/rule.ts';
 import { hashApiKey } from '../identity/api-key.ts';
 import { findApiKey, findUser } from '../identity/caller-rows.ts';
 import type { Database } from '../rules/tables/repository.ts';
@@ -83,16 +85,28 @@ async function findKey(database: Database, hash: string, nowMs: number) {
   return record?.expiresAtMs !== undefined && record.expiresAtMs <= nowMs ? undefined : record;
 }
 
-// What is left.
+// A limit, and what is left of it.
 
-export const left = z.strictObject({
+export const shownLimit = {
+  name: z.string().describe('The name of the rule.'),
+  policy: z.string().describe('The name by which clients know this limit.'),
+  action: z.enum(ACTIONS).describe('log means that the rule denies nobody, and only records.'),
+  limit: z.int(),
+  windowSeconds: z.int().describe('For a calendar window, its current length.'),
+  window: z
+    .enum(CALENDAR_WINDOWS)
+    .nullable()
+    .describe('A window of the calendar. Null if windows are aligned to the epoch.'),
+};
+
+export const limitLeft = z.strictObject({
   allowed: z.boolean().describe('Whether this rule would let the request pass now.'),
   remaining: z.int(),
   resetAt: z.iso.datetime(),
   retryAfterMs: z.int().nullable().describe('Null if no wait will ever help.'),
 });
 
-export const toLeft = (outcome: Outcome | undefined): z.infer<typeof left> | null =>
+export const toLeft = (outcome: Outcome | undefined): z.infer<typeof limitLeft> | null =>
   outcome
     ? {
         allowed: outcome.allowed,

@@ -115,22 +115,18 @@ const BY_CLASS: Readonly<Record<string, ToProblem>> = {
 };
 
 function alreadyExists({ detail, constraint }: PostgresError): Problem {
-  if (constraint === 'tiers_one_default') return conflict('isDefault', 'another tier is the default one');
-  const fields = fieldsOf(detail);
+  const isDefault = constraint === 'tiers_one_default';
+  const fields = isDefault ? ['isDefault'] : fieldsOf(detail);
   return {
     status: 409,
     code: 'already-exists',
     title: fields.length > 0 ? `There is already one with this ${fields.join(', ')}` : 'There is already one',
-    errors: fields.map((field) => ({ pointer: `#/${field}`, detail: 'is already taken' })),
+    errors: fields.map((field) => ({
+      pointer: `#/${field}`,
+      detail: isDefault ? 'another tier is the default one' : 'is already taken',
+    })),
   };
 }
-
-const conflict = (field: string, detail: string): Problem => ({
-  status: 409,
-  code: 'already-exists',
-  title: `There is already one with this ${field}`,
-  errors: [{ pointer: `#/${field}`, detail }],
-});
 
 /** Either the row refers to a row that does not exist, or another row still refers to this one. */
 function brokenReference({ detail }: PostgresError): Problem {

@@ -33,7 +33,8 @@ export async function publishChange(
 ): Promise<PublishedChange> {
   try {
     const publication = await publish(concerns === 'all' ? {} : { concerns });
-    return { version: publication.version, warnings: warningsFor(publication, concerns) };
+    const warnings = shorten(warningsIn(publication, concerns), ': POST /publish tells them all');
+    return { version: publication.version, warnings };
   } catch (error) {
     log.error('publish-failed', error);
     const warning = `saved, but not yet published: ${reasonOf(error)}; the cron run will, within a minute by default`;
@@ -58,12 +59,10 @@ export const warningsBeforehand = (
   warnings: shorten(warningsIn({ ...foreseen, regions: [] }, 'all'), ''),
 });
 
-const warningsFor = (publication: Publication, concerns: Concerns) =>
-  shorten(warningsIn(publication, concerns), ': POST /publish tells them all');
-
-type Told = Pick<Publication, 'rejected' | 'warnings' | 'regions'>;
-
-function warningsIn({ rejected, warnings, regions }: Told, concerns: Concerns): string[] {
+function warningsIn(
+  { rejected, warnings, regions }: Pick<Publication, 'rejected' | 'warnings' | 'regions'>,
+  concerns: Concerns,
+): string[] {
   const concerned = new Set(concerns);
   const isConcerned = (id: string) => concerns === 'all' || concerned.has(id);
   return [

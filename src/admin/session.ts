@@ -14,6 +14,7 @@ import {
   textToBase64Url,
   toBase64Url,
 } from '../core/digest.ts';
+import { number, object, type Shaped, text } from '../core/shape.ts';
 import { cookieIn, type SessionCookie, sessionCookieOf } from '../http/session-cookie.ts';
 import { withDeadline } from '../rules/edge/published.ts';
 import type { Database } from '../rules/tables/repository.ts';
@@ -58,11 +59,8 @@ export interface SessionOptions {
   readonly now: () => number;
 }
 
-interface Claims {
-  readonly name: string;
-  readonly id: string;
-  readonly expiresAtMs: number;
-}
+const claimsOf = object({ name: text, id: text, expiresAtMs: number });
+type Claims = Shaped<typeof claimsOf>;
 
 export function createSessions({ tokens, secret, ended, adminHost, now }: SessionOptions): Sessions {
   const cookie = sessionCookieOf(adminHost);
@@ -123,22 +121,11 @@ export function createSessions({ tokens, secret, ended, adminHost, now }: Sessio
 
 function parseClaims(payload: string): Claims | undefined {
   try {
-    const claims: unknown = JSON.parse(textFromBase64(payload));
-    return isClaims(claims) ? claims : undefined;
+    return claimsOf(JSON.parse(textFromBase64(payload)), 'session', []);
   } catch {
     return undefined;
   }
 }
-
-const isClaims = (value: unknown): value is Claims =>
-  typeof value === 'object' &&
-  value !== null &&
-  'name' in value &&
-  typeof value.name === 'string' &&
-  'id' in value &&
-  typeof value.id === 'string' &&
-  'expiresAtMs' in value &&
-  typeof value.expiresAtMs === 'number';
 
 // Sessions that ended by logging out. Weir keeps them in Postgres and not in KV, because KV caches missing keys: a
 // copied cookie would work for another minute or more. The gateway never reads them.

@@ -24,16 +24,10 @@ export interface ImportRequest {
   readonly force: boolean;
 }
 
-export interface ImportResult {
-  readonly basedOn: number;
-  readonly plan: ImportPlan;
-  readonly callers: CallerSummary;
-}
-
 const MAX_TRIES = 2;
 
 /** If somebody changes a rule between reading and writing, the import starts again, once. */
-export async function importRules(database: Database, request: ImportRequest): Promise<ImportResult> {
+export async function importRules(database: Database, request: ImportRequest) {
   for (let tries = 1; ; tries += 1) {
     const stored = await readStoredRows(database);
     const { basedOn } = stored;
@@ -96,13 +90,12 @@ function growthOfLists(document: ImportDocument, callers: CallerSummary): number
   return entries.length === 0 ? 0 : (bytes * (callers[LIST_ENTRIES.path]?.created ?? 0)) / entries.length;
 }
 
-interface Writing {
-  readonly plan: ImportPlan;
-  readonly stored: StoredRows;
-}
-
 /** Deletes rows that refer to others before these, and writes them after these. */
-async function write(database: Database, request: ImportRequest, { plan, stored }: Writing): Promise<void> {
+async function write(
+  database: Database,
+  request: ImportRequest,
+  { plan, stored }: { readonly plan: ImportPlan; readonly stored: StoredRows },
+): Promise<void> {
   const changes = [
     ...callersIn(request.document).toReversed().flatMap(deletionsOfCallers(request)),
     ...plan.collections.flatMap(writesOf),
@@ -162,16 +155,6 @@ const writesOfSettings = ({ to, changes }: ImportPlan['settings']): SQL[] =>
 
 // Tenants, users, keys and lists: there can be many, so Postgres compares them.
 
-export interface CallerCounts {
-  readonly created: number;
-  readonly updated: number;
-  readonly deleted: number;
-  readonly unchanged: number;
-}
-
-/** The counts of each collection that the document has. */
-export type CallerSummary = Readonly<Record<string, CallerCounts>>;
-
 const callersIn = (document: ImportDocument) =>
   CALLERS.flatMap((collection) => {
     const entries = entriesIn(document, collection);
@@ -180,8 +163,10 @@ const callersIn = (document: ImportDocument) =>
 
 type Entries = ReturnType<typeof callersIn>[number];
 
-/** Counts what an import would change. */
-async function countCallers(database: Database, { document, mode }: ImportRequest): Promise<CallerSummary> {
+type CallerSummary = Awaited<ReturnType<typeof countCallers>>;
+
+/** Counts what an import would change in each collection that the document has. */
+async function countCallers(database: Database, { document, mode }: ImportRequest) {
   const counts = callersIn(document).map(async ({ collection, entries }) => {
     const { rows } = await database.execute<Record<'created' | 'updated' | 'matched' | 'total', number>>(
       countQuery(collection, entries),

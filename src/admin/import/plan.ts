@@ -2,8 +2,8 @@
 // compared here, row by row, so that the answer can name each change. Callers are compared by Postgres (import.ts).
 
 import type { Values } from '../../authoring/bodies.ts';
-import { parseRules, type RejectedRow } from '../../authoring/rule-schema.ts';
-import { findWarnings, type RuleWarning } from '../../authoring/warnings.ts';
+import { parseRules } from '../../authoring/rule-schema.ts';
+import { findWarnings } from '../../authoring/warnings.ts';
 import type { Settings } from '../../core/matching/snapshot.ts';
 import type { WeightedRegion } from '../../core/regions/parts.ts';
 import type { FieldError } from '../../core/shape.ts';
@@ -155,15 +155,10 @@ function clashes(
 
 // The rules, tiers and routes as they would be after an import: what would be published, and its warnings.
 
-export interface ImportPreview {
-  readonly rejected: readonly RejectedRow[];
-  readonly warnings: readonly RuleWarning[];
-}
-
 export function previewImport(
   { collections }: ImportPlan,
   { origins, regions }: Pick<Deployment, 'origins'> & { readonly regions: readonly WeightedRegion[] },
-): ImportPreview {
+) {
   const rowsOf = (wanted: Collection): Values[] =>
     collections.flatMap(({ collection, created, updated, staying }) => {
       if (collection !== wanted) return [];

@@ -83,7 +83,16 @@ export function addCounterRoutes(app: AdminApp, services: AdminServices): void {
       const { content } = await readContent(services.database);
       const { keys, untold } = await keysOf({ scope, subject, values }, content);
       const regions = await Promise.all(
-        services.regions.map((region) => reset(region, keys, services.deadlineMs)),
+        services.regions.map(async ({ name, store }) => {
+          const done = store.reset([...new Set(keys)], AbortSignal.timeout(services.deadlineMs));
+          return {
+            name,
+            reset: await done.then(
+              () => true,
+              () => false,
+            ),
+          };
+        }),
       );
       if (!regions.some((region) => region.reset)) throw UNAVAILABLE;
       // Publishes a new announcement, because isolates remember denials.
@@ -157,19 +166,6 @@ function nameOf(part: string): string {
 
 const notForgotten = ({ name, by }: PublishedRule): string =>
   `"${name}" counts by ${by.join(', ')}: what it counted is forgotten only for \`values\` that name all of these`;
-
-async function reset(
-  { name, store }: AdminServices['regions'][number],
-  keys: readonly string[],
-  deadlineMs: number,
-): Promise<{ name: string; reset: boolean }> {
-  try {
-    await store.reset([...new Set(keys)], AbortSignal.timeout(deadlineMs));
-    return { name, reset: true };
-  } catch {
-    return { name, reset: false };
-  }
-}
 
 const UNAVAILABLE = new ProblemError({
   status: 503,

@@ -3,16 +3,15 @@
 
 import * as z from 'zod';
 import { type Explanation, explain, REASONS_AGAINST, type RuleExplanation } from '../../authoring/explain.ts';
-import { CALENDAR_WINDOWS } from '../../core/counting/calendar.ts';
 import type { RequestFacts } from '../../core/matching/counted-by.ts';
 import { countedIp } from '../../core/matching/ip.ts';
 import { canonicalPath } from '../../core/matching/path.ts';
 import { type PlannedRequest, planRequest } from '../../core/matching/plan.ts';
 import { compileResource, isOwnPath, OWN_PREFIX } from '../../core/matching/resource.ts';
-import { ACTIONS, LISTS, SCOPES } from '../../core/matching/rule.ts';
+import { LISTS, SCOPES } from '../../core/matching/rule.ts';
 import { compileSnapshot, ENFORCEMENTS } from '../../core/matching/snapshot.ts';
 import { movingUntilMs } from '../../core/regions/placement.ts';
-import { ProblemError } from '../../http/internal-problems.ts';
+import { invalidBody, ProblemError } from '../../http/internal-problems.ts';
 import {
   type ReadContent,
   readContent,
@@ -22,10 +21,11 @@ import {
 import type { AdminApp, AdminServices } from '../app.ts';
 import {
   completeCaller,
-  left,
+  limitLeft,
   noSeat,
   peekChecks,
   shownCaller,
+  shownLimit,
   toLeft,
   toShownCaller,
   UNKNOWN,
@@ -105,17 +105,9 @@ const explanationBody = z
       .array(
         z.strictObject({
           id: z.string(),
-          name: z.string(),
-          policy: z.string().describe('The name by which clients know this limit.'),
-          action: z.enum(ACTIONS).describe('log means that the rule denies nobody, and only records.'),
-          limit: z.int(),
+          ...shownLimit,
           limitFrom: z.enum(['rule', 'tier']),
           times: z.number().nullable().describe('The factor of the limit. Null if it is not multiplied.'),
-          windowSeconds: z.int().describe('For a calendar window, its current length.'),
-          window: z
-            .enum(CALENDAR_WINDOWS)
-            .nullable()
-            .describe('A window of the calendar. Null if windows are aligned to the epoch.'),
           cost: z.int().describe('How many units the request takes.'),
           subject: z
             .strictObject({ scope: z.enum([...SCOPES, 'by']), id: z.string() })
@@ -129,7 +121,7 @@ const explanationBody = z
             .describe(
               'What all values that a client chooses may use together. Null if the client chooses none.',
             ),
-          left: left
+          left: limitLeft
             .nullable()
             .describe('Null if the counters did not answer, or if the caller is on a list.'),
           leased: z
@@ -276,15 +268,14 @@ function parsePath(text: string): { path: string; matchPath: string } {
   // Parses like the front door, so that a query and the changes of the URL parser have the same effect here.
   const url = URL.parse(`https://weir.invalid${text}`);
   const canonical = url ? canonicalPath(url.pathname) : { ok: false as const, reason: 'is not a path' };
-  if (!canonical.ok) throw badField('bad-path', 'path', canonical.reason);
-  if (isOwnPath(canonical.matchPath))
-    throw badField('bad-path', 'path', `is under ${OWN_PREFIX}, which rules do not apply to`);
+  if (!canonical.ok) throw badPath(canonical.reason);
+  if (isOwnPath(canonical.matchPath)) throw badPath(`is under ${OWN_PREFIX}, which rules do not apply to`);
   return canonical;
 }
 
 function parseIp(text: string | undefined, ipv6Prefix: number): { ip: string; address: string } {
   const counted = text === undefined ? UNKNOWN : countedIp(text, ipv6Prefix);
-  if (!counted) throw badField('invalid-body', 'ip', 'must be an IPv4 or IPv6 address');
+  if (!counted) throw invalidBody([{ pointer: '#/ip', detail: 'must be an IPv4 or IPv6 address' }]);
   return counted;
 }
 
@@ -292,39 +283,25 @@ function findRegions({ regions }: AdminServices, name: string | undefined) {
   if (name === undefined) return regions;
   const found = regions.find((region) => region.name === name);
   if (found) return [found];
-  throw badField(
-    'invalid-body',
-    'region',
-    `must be one of ${regions.map((region) => region.name).join(', ')}`,
-  );
+  const detail = `must be one of ${regions.map((region) => region.name).join(', ')}`;
+  throw invalidBody([{ pointer: '#/region', detail }]);
 }
 
-const badField = (code: string, field: string, detail: string) =>
+const badPath = (detail: string) =>
   new ProblemError({
     status: 400,
-    code,
-    title: code === 'bad-path' ? 'Ambiguous path' : 'The body is not valid',
-    errors: [{ pointer: `#/${field}`, detail }],
+    code: 'bad-path',
+    title: 'Ambiguous path',
+    errors: [{ pointer: '#/path', detail }],
   });
 
 // Why the others do not apply.
-
-interface ReasonAgainst {
-  readonly id: string;
-  readonly name: string;
-  readonly reason: (typeof REASONS_AGAINST)[number] | 'rejected';
-  readonly detail: string;
-}
 
 type Against = Exclude<RuleExplanation, WithReason<'applies' | 'allows' | 'multiplies'>>;
 const AGAINST: ReadonlySet<string> = new Set(REASONS_AGAINST);
 
 /** Rejected rules first, then rules whose resource matches, then all others. */
-function reasonsAgainst(
-  { rules, tier }: Explanation,
-  { content, rejected }: ReadContent,
-  matchPath: string,
-): ReasonAgainst[] {
+function reasonsAgainst({ rules, tier }: Explanation, { content, rejected }: ReadContent, matchPath: string) {
   const byId = new Map(content.rules.map((rule) => [rule.id, rule]));
   const isNear = ({ ruleId }: Against) =>
     resourcesIn(byId.get(ruleId)).some((resource) => compileResource(resource)(matchPath));

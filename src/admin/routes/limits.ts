@@ -1,6 +1,5 @@
 // The limits of one caller by the rules in force, and what is left of each. It charges nothing.
 import * as z from 'zod';
-import { CALENDAR_WINDOWS } from '../../core/counting/calendar.ts';
 import { type Caller, subjectOf } from '../../core/matching/caller.ts';
 import { planRequest, type RuleCheck } from '../../core/matching/plan.ts';
 import { LISTS, SCOPES } from '../../core/matching/rule.ts';
@@ -11,10 +10,11 @@ import { isUuid } from '../collection/declaration.ts';
 import {
   completeCaller,
   ipOrPrefix,
-  left,
+  limitLeft,
   noSeat,
   peekChecks,
   shownCaller,
+  shownLimit,
   toLeft,
   toShownCaller,
   UNKNOWN,
@@ -33,24 +33,16 @@ const limitsBody = z
     limits: z.array(
       z.strictObject({
         ruleId: z.string(),
-        name: z.string(),
-        policy: z.string(),
+        ...shownLimit,
         resource: z.string(),
         methods: z.array(z.string()),
-        action: z.string(),
         scope: z
           .enum(SCOPES)
           .describe('The scope of the rule. If it is not that of the subject, the rule counts the IP.'),
         isOverride: z.boolean().describe('Whether the rule names its subjects.'),
         validUntil: z.iso.datetime().nullable(),
-        limit: z.int(),
-        windowSeconds: z.int().describe('For a calendar window, its current length.'),
-        window: z
-          .enum(CALENDAR_WINDOWS)
-          .nullable()
-          .describe('A window of the calendar. Null if windows are aligned to the epoch.'),
         subject: z.strictObject({ scope: z.enum(SCOPES), id: z.string() }).describe('Who is counted.'),
-        left: left.nullable().describe('Null if no region answers, or if the caller is on a list.'),
+        left: limitLeft.nullable().describe('Null if no region answers, or if the caller is on a list.'),
       }),
     ),
   })
