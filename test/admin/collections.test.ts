@@ -123,6 +123,24 @@ describe.each(SAMPLES)(
       expect(await historyOf(tableOf(collection))).toEqual(recorded);
     });
 
+    it('refuses a read-only field of any depth', async () => {
+      const depth = 100_000;
+      for (const deep of [
+        '['.repeat(depth) + ']'.repeat(depth),
+        `${'{"a":'.repeat(depth)}1${'}'.repeat(depth)}`,
+      ]) {
+        const response = await admin.call(path, {
+          method: 'PATCH',
+          text: `{"revision":${deep}}`,
+          headers: { 'Content-Type': 'application/json' },
+        });
+        expect([response.status, (await readProblem(response)).errors]).toEqual([
+          400,
+          [{ pointer: '#/revision', detail: detailOf(item.revision) }],
+        ]);
+      }
+    });
+
     it('refuses to change read-only fields, and shows their values', async () => {
       const shownOnly = [
         idField,
