@@ -239,10 +239,16 @@ const POLICY = [
 
 /**
  * Keeps the page out of reach of the window that opened it, even if that window shows a proxied page of the same host.
- * Firefox does not know the value for that yet. Its `same-origin` lets in only documents that have the same policy.
+ * Only Chrome 131 and Safari 18.4 know the value for that, and later ones. To others it would be no policy at all. They
+ * get `same-origin`, which lets in only documents that have the same policy.
  */
-const openerPolicyFor = ({ headers }: Request) =>
-  headers.get('User-Agent')?.includes('Firefox/') ? 'same-origin' : 'noopener-allow-popups';
+function openerPolicyFor({ headers }: Request): string {
+  const agent = headers.get('User-Agent') ?? '';
+  const chrome = Number(/ Chrome\/(\d+)/.exec(agent)?.[1] ?? 0);
+  const [, safari, update] = / Version\/(\d+)\.(\d+)[^(]* Safari\//.exec(agent) ?? [];
+  const isKnown = chrome >= 131 || Number(safari ?? 0) * 100 + Number(update ?? 0) >= 1804;
+  return isKnown ? 'noopener-allow-popups' : 'same-origin';
+}
 
 const document = (request: Request, html: string, status = 200): Response =>
   new Response(html, {

@@ -266,6 +266,13 @@ describe('logging out', () => {
 });
 
 describe('the page’s documents', () => {
+  const openerPolicyOf = async (agent: string) => {
+    const answer = await openIsolate().page(
+      new Request(`${SITE}/_weir/`, { headers: { 'User-Agent': agent } }),
+    );
+    return answer.headers.get('Cross-Origin-Opener-Policy');
+  };
+
   it('load nothing from elsewhere and run no inline code', async () => {
     const { page, cookieOf } = openIsolate();
     const Cookie = await cookieOf(ALICE.token);
@@ -278,6 +285,45 @@ describe('the page’s documents', () => {
       expect(html).not.toMatch(/<script(?![^>]* src="\/_weir\/page\/)|<style| style=| on\w+=|https?:/);
     }
   });
+
+  it.each([
+    [
+      'Chrome 131',
+      'Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0 Safari/537.36',
+    ],
+    [
+      'Safari 18.4',
+      'Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.4 Safari/605.1.15',
+    ],
+    [
+      'Safari 26.0',
+      'Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.0 Mobile/15E148 Safari/604.1',
+    ],
+  ])('are out of reach of every opener in %s', async (_, agent) => {
+    expect(await openerPolicyOf(agent)).toBe('noopener-allow-popups');
+  });
+
+  it.each([
+    [
+      'Chrome 130',
+      'Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36',
+    ],
+    [
+      'Safari 18.3',
+      'Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.3 Safari/605.1.15',
+    ],
+    [
+      'Chrome on iOS',
+      'Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) CriOS/131.0.0.0 Mobile/15E148 Safari/604.1',
+    ],
+    ['Firefox', 'Mozilla/5.0 (X11; Linux x86_64; rv:131.0) Gecko/20100101 Firefox/131.0'],
+    ['an unknown browser', ''],
+  ])(
+    'are out of reach of openers without the same policy in %s, which knows no stricter one',
+    async (_, agent) => {
+      expect(await openerPolicyOf(agent)).toBe('same-origin');
+    },
+  );
 
   it('remove the cookie at log-out', async () => {
     const { page } = openIsolate();
