@@ -11,8 +11,8 @@ local DAY_MS, FIRST, RENEWED = 86400000, 8, 'renewed'
 local MAX_SERIES = 200
 if #ARGV > FIRST - 1 + 2 * MAX_SERIES then return redis.error_reply('WEIR_BAD_ARGUMENT too many series') end
 local batch = ARGV[1] .. ' '
-local told = redis.call('SET', KEYS[2], batch .. ARGV[2], 'PX', ARGV[3], 'GET')
-if told and string.sub(told, 1, #batch) == batch then return {} end
+local last = redis.call('SET', KEYS[2], batch .. ARGV[2], 'PX', ARGV[3], 'GET')
+if last and string.sub(last, 1, #batch) == batch then return {} end
 
 local fields = {RENEWED}
 for i = FIRST, #ARGV, 2 do fields[#fields + 1] = ARGV[i] end

@@ -9,9 +9,9 @@ import type {
   CorrectedUsage,
   DecidedRequest,
 } from '../core/ports/telemetry.ts';
-import type { Collected } from '../core/telemetry/metrics.ts';
+import type { TelemetrySums } from '../core/telemetry/metrics.ts';
 
-export interface CollectorOptions extends Collected {
+export interface CollectorOptions extends TelemetrySums {
   readonly now: () => number;
   readonly clockMs: () => number;
 }

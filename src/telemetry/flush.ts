@@ -3,7 +3,7 @@
 import { createSigner, toBase64Url } from '../core/digest.ts';
 import type { IsolateReport, MetricsBatch, MetricsStore } from '../core/ports/region.ts';
 import type { FlushRegion } from '../core/ports/telemetry.ts';
-import { type Collected, OTHER } from '../core/telemetry/metrics.ts';
+import { OTHER, type TelemetrySums } from '../core/telemetry/metrics.ts';
 import type { Crossing, Denial, Usage } from '../core/telemetry/records.ts';
 import { withDeadline } from '../rules/edge/published.ts';
 
@@ -29,7 +29,7 @@ export interface RecordQueue {
   send(batch: RecordBatch): Promise<unknown>;
 }
 
-export interface FlushOptions extends Collected {
+export interface FlushOptions extends TelemetrySums {
   /** By region. */
   readonly stores: ReadonlyMap<string, MetricsStore>;
   /** Sends a batch to the queue or to Postgres: accepts it for good, or fails. */

@@ -196,12 +196,8 @@ export async function deleteOld(
     ['isolate_reports', 'at', 1],
     ['record_batches', 'written_at', BATCH_DAYS],
   ] as const) {
-    const before = new Date(nowMs - days * DAY_MS).toISOString();
-    deleted[table] = await deleteInPieces(
-      database,
-      sql.raw(`weir.${table}`),
-      sql`${sql.raw(column)} < ${before}`,
-    );
+    const isOld = sql`${sql.raw(column)} < ${new Date(nowMs - days * DAY_MS).toISOString()}`;
+    deleted[table] = await deleteInPieces(database, sql.raw(`weir.${table}`), isOld);
   }
   return deleted;
 }

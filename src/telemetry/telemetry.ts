@@ -16,12 +16,12 @@ import type { CheckResult } from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { IsolateReport } from '../core/ports/region.ts';
 import type { FlushRegion, Telemetry } from '../core/ports/telemetry.ts';
-import type { Collected } from '../core/telemetry/metrics.ts';
+import type { TelemetrySums } from '../core/telemetry/metrics.ts';
 import { createCollector } from './collect.ts';
 import type { Flush } from './flush.ts';
 
 export interface TelemetryOptions {
-  readonly collected: Collected;
+  readonly collected: TelemetrySums;
   readonly flush: Flush;
   /** By region: the state of this isolate's breaker. */
   readonly breakers: () => Readonly<Record<string, string>>;

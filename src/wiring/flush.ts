@@ -1,5 +1,5 @@
 // Gives the flush its real parts: the Redis of each region, the queue or Postgres. It is loaded with the first flush.
-import type { Collected } from '../core/telemetry/metrics.ts';
+import type { TelemetrySums } from '../core/telemetry/metrics.ts';
 import type { Client } from '../redis/client.ts';
 import { createMetricsStores } from '../redis/metrics-store.ts';
 import {
@@ -13,7 +13,7 @@ import {
 
 export interface IsolateFlushOptions
   extends Pick<FlushOptions, 'isolateId' | 'now' | 'onDenied' | 'onError'> {
-  readonly collected: Collected;
+  readonly collected: TelemetrySums;
   readonly clients: ReadonlyMap<string, Client>;
   readonly subjects: SubjectsOptions;
   readonly queue: RecordQueue | undefined;

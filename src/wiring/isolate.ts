@@ -8,7 +8,7 @@ import type { AttemptGuard, CallerRevisions } from '../core/ports/callers.ts';
 import { createBreaker } from '../core/regions/breaker.ts';
 import { createCensus } from '../core/regions/census.ts';
 import { neighboursIn, routesFrom } from '../core/regions/nearest.ts';
-import { createCollected, type MetricSums } from '../core/telemetry/metrics.ts';
+import { createTelemetrySums, type MetricSums } from '../core/telemetry/metrics.ts';
 import { type App, createApp } from '../gateway/app.ts';
 import { reportShadow } from '../gateway/decision-report.ts';
 import { createNearestRegions } from '../gateway/request-facts.ts';
@@ -44,7 +44,7 @@ export function createIsolateServices(env: Bindings, source?: RulesSource): Isol
   const { deadlineMs, rulesKv: kv, isDevelopment } = config;
   const log = createConsoleLog();
   const database = { url: config.databaseUrl, httpEndpoint: config.databaseHttpEndpoint };
-  const collected = createCollected();
+  const collected = createTelemetrySums();
   const regions = createRegions(config, { log, now, sums: collected.sums });
   const reportAs = (event: LogEvent) => (error: unknown, region?: string) => log.error(event, error, region);
   const snapshots = source ?? createSnapshotSource({ kv, now, onError: reportAs('snapshot-unreadable') });

@@ -1,7 +1,7 @@
 // What telemetry may cost: Redis commands as Upstash bills them, counted by Redis itself.
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { MetricsBatch, MetricsStore } from '../../src/core/ports/region.ts';
-import { createCollected } from '../../src/core/telemetry/metrics.ts';
+import { createTelemetrySums } from '../../src/core/telemetry/metrics.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createMetricsStore } from '../../src/redis/metrics-store.ts';
 import { createFlush, createSubjects } from '../../src/telemetry/flush.ts';
@@ -22,7 +22,7 @@ afterEach(() => void vi.useRealTimers());
 async function flushed(requestsASecond: number): Promise<{ batches: MetricsBatch[]; requests: number }> {
   vi.useFakeTimers({ now: START_MS });
   const now = () => Date.now();
-  const collected = createCollected();
+  const collected = createTelemetrySums();
   const later: Promise<unknown>[] = [];
   const batches: MetricsBatch[] = [];
   const store: MetricsStore = {

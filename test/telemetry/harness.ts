@@ -3,7 +3,7 @@ import type { CountedDecision, Decision } from '../../src/core/decision.ts';
 import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
 import type { MetricsBatch, MetricsStore } from '../../src/core/ports/region.ts';
 import type { DecidedRequest } from '../../src/core/ports/telemetry.ts';
-import { createCollected } from '../../src/core/telemetry/metrics.ts';
+import { createTelemetrySums } from '../../src/core/telemetry/metrics.ts';
 import {
   createFlush,
   createSubjects,
@@ -31,7 +31,7 @@ export function openTelemetry({ isHashed = false, regions = ['us'] }: Situation 
   const samples: DenialSample[] = [];
   const errors: unknown[] = [];
   const later: Promise<unknown>[] = [];
-  const collected = createCollected();
+  const collected = createTelemetrySums();
   const { sums } = collected;
   const storeOf = (region: string): MetricsStore => ({
     async flush(batch) {

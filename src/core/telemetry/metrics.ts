@@ -175,14 +175,14 @@ function createTree(create: (text: string, metric: Metric) => MetricSeries) {
 
 // All that an isolate has counted since its last flush.
 
-export interface Collected {
+export interface TelemetrySums {
   readonly sums: MetricSums;
   readonly denials: DenialSums;
   readonly usage: UsageSums;
   readonly crossings: Crossings;
 }
 
-export const createCollected = (): Collected => ({
+export const createTelemetrySums = (): TelemetrySums => ({
   sums: createMetricSums(),
   denials: createDenialSums(),
   usage: createUsageSums(),

@@ -49,16 +49,6 @@ export const MAX_NAMED = 2_000;
 /** Reached only while neither the queue nor Postgres accepts rows. */
 const MAX_ROWS = 6_000;
 
-/** Rows by period, by whoever they are about, and by rule. */
-export interface Sums<Who, Rule, Row> {
-  /** The number of rows. */
-  readonly size: number;
-  /** The row for this moment, which the caller adds to. */
-  rowAt(nowMs: number, who: Who, rule: Rule): Row;
-  /** Removes and returns all rows. */
-  take(): Row[];
-}
-
 interface SumsOptions<Who, Rule, Amounts> {
   readonly periodMs: number;
   /** Tells one from the other. */
@@ -79,6 +69,7 @@ interface Group<Who, Row> {
   readonly rows: Map<string, Row>;
 }
 
+/** Rows by period, by whoever they are about, and by rule. */
 function createSums<Who extends object, Rule extends CountingRule, Amounts extends object>({
   periodMs,
   nameOf,
@@ -127,9 +118,11 @@ function createSums<Who extends object, Rule extends CountingRule, Amounts exten
   };
 
   return {
+    /** The number of rows. */
     get size() {
       return size;
     },
+    /** The row for this moment, which the caller adds to. */
     rowAt(nowMs: number, who: Who, rule: Rule): Row {
       const atMs = Math.floor(nowMs / periodMs) * periodMs;
       if (last?.group.atMs !== atMs || !isSame(last.asked, who))
@@ -137,6 +130,7 @@ function createSums<Who extends object, Rule extends CountingRule, Amounts exten
       const { group } = last;
       return group.rows.get(rule.ruleId) ?? (size < MAX_ROWS ? rowOf(group, rule) : restRow(group, rule));
     },
+    /** Removes and returns all rows. */
     take(): Row[] {
       const taken = [...groups.values()].flatMap(({ rows }) => [...rows.values()]);
       groups = new Map();
@@ -147,9 +141,9 @@ function createSums<Who extends object, Rule extends CountingRule, Amounts exten
   };
 }
 
-export type DenialSums = Sums<Subject, DenyingRule, Denial>;
+export type DenialSums = ReturnType<typeof createDenialSums>;
 
-export const createDenialSums = (): DenialSums =>
+export const createDenialSums = () =>
   createSums({
     periodMs: MINUTE_MS,
     nameOf: ({ scope, subject }: Subject) => `${scope}\t${subject}`,
@@ -159,9 +153,9 @@ export const createDenialSums = (): DenialSums =>
     zero: { count: 0 },
   });
 
-export type UsageSums = Sums<CallerIds, CountingRule, Usage>;
+export type UsageSums = ReturnType<typeof createUsageSums>;
 
-export const createUsageSums = (): UsageSums =>
+export const createUsageSums = () =>
   createSums({
     periodMs: HOUR_MS,
     // No id contains a NUL, because Postgres could not store it.
