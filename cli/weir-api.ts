@@ -7,8 +7,8 @@ export interface WeirApi {
   admin<T>(method: 'GET' | 'POST', path: string, body?: unknown): Promise<T>;
   /** The unparsed text of an answer. */
   adminText(path: string): Promise<string>;
-  /** Sends a request as a caller, without the admin token. */
-  call(path: string, headers: Readonly<Record<string, string>>): Promise<Response>;
+  /** Asks as a caller, without the admin token. */
+  asCaller<T>(path: string, headers: Readonly<Record<string, string>>): Promise<T>;
 }
 
 interface Problem {
@@ -19,14 +19,21 @@ interface Problem {
 
 export function createWeirApi(url: string, token: string | undefined): WeirApi {
   const base = url.replace(/(?<!\/)\/+$/, '');
-  const send = (path: string, init: RequestInit) =>
-    fetch(base + path, init).catch(() => {
+  const send = async (path: string, init: RequestInit) => {
+    const answer = await fetch(base + path, init).catch(() => {
       throw new CommandError(`nothing answers at ${base}: give the URL of Weir with --url or WEIR_URL`);
     });
+    if (!answer.ok) throw new CommandError(await wordsOf(base, answer));
+    return answer;
+  };
+  const toJson = async <T>(answer: Response) =>
+    (await answer.json().catch(() => {
+      throw new CommandError(`${base} does not answer as Weir does`);
+    })) as T;
   const asAdmin = async (method: string, path: string, body?: unknown): Promise<Response> => {
     if (token === undefined)
       throw new CommandError('an admin token is needed: set ADMIN_TOKEN, or give --token');
-    const answer = await send(`/_weir/admin${path}`, {
+    return send(`/_weir/admin${path}`, {
       method,
       headers: {
         Authorization: `Bearer ${token}`,
@@ -34,19 +41,14 @@ export function createWeirApi(url: string, token: string | undefined): WeirApi {
       },
       ...(body !== undefined && { body: JSON.stringify(body) }),
     });
-    if (!answer.ok) throw new CommandError(await wordsOf(base, answer));
-    return answer;
   };
   return {
     url: base,
-    async admin<T>(method: string, path: string, body?: unknown) {
-      const answer = await asAdmin(method, path, body);
-      return (await answer.json().catch(() => {
-        throw new CommandError(`${base} does not answer as Weir does`);
-      })) as T;
-    },
+    admin: async <T>(method: string, path: string, body?: unknown) =>
+      toJson<T>(await asAdmin(method, path, body)),
     adminText: async (path) => (await asAdmin('GET', path)).text(),
-    call: (path, headers) => send(path, { headers }),
+    asCaller: async <T>(path: string, headers: Readonly<Record<string, string>>) =>
+      toJson<T>(await send(path, { headers })),
   };
 }
 

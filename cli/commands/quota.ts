@@ -1,5 +1,5 @@
 // `weir quota`: asks for the limits of a caller, and what is left of them, as that caller.
-import { type Command, CommandError, textOption } from '../command.ts';
+import { type Command, textOption } from '../command.ts';
 import { renderTable } from '../table.ts';
 
 interface Quota {
@@ -13,12 +13,10 @@ export const quota: Command = {
   async run({ api, options, say, report }) {
     const key = textOption(options, 'key');
     const jwt = textOption(options, 'jwt');
-    const answer = await api.call('/_weir/quota', {
+    const body = await api.asCaller<Quota>('/_weir/quota', {
       ...(key !== undefined && { 'X-API-Key': key }),
       ...(jwt !== undefined && { Authorization: `Bearer ${jwt}` }),
     });
-    const body = (await answer.json().catch(() => undefined)) as Quota | undefined;
-    if (!answer.ok || body === undefined) throw new CommandError(`${api.url} answers ${answer.status}`);
     report(body);
     const limits = body.limits ?? [];
     const header = Object.keys(limits[0] ?? {});

@@ -1,5 +1,18 @@
-// The admin route: authentication, body limits, errors. The routes themselves are in routes/, a file for each group. It
-// is loaded with the first admin request, so the gateway never pays for it.
+// The admin route, by which people and programs change rules, callers and settings, and read what Weir has recorded.
+// An isolate loads it with its first admin request, so the gateway never pays for it.
+//
+// A request is answered in this order:
+// 1. auth.ts finds out who asks: a bearer token, a session of the page, or Cloudflare Access. Whoever is not known gets
+//    the same answer for every path, and an address that guesses has to wait (failed-attempts.ts).
+// 2. operation.ts reads the parameters and the body by the declaration of the operation, and refuses what does not fit.
+// 3. The operation answers. Tables that people edit are declared in collections.ts, and collection/ makes six operations
+//    of each. All other operations are in routes/, a file for each group. import/ makes one document of the collections.
+// 4. A change is one transaction, with the name of the actor for the history. publish-change.ts then publishes it. If
+//    that fails, the change stays, the answer says so, and the cron run publishes it.
+//
+// Errors are thrown as ProblemError and rendered here, in one place and one shape. An answer never contains a message of
+// Postgres, a token, or more than the beginning of what was sent. An operation that is not in the OpenAPI document does
+// not exist: both come from the same declaration.
 
 import { OpenAPIHono } from '@hono/zod-openapi';
 import type { OriginPolicy } from '../core/matching/origin-routes.ts';

@@ -72,7 +72,7 @@ type Verdict = AccessVerdict | { readonly kind: 'answered'; readonly problem: Pr
  * that a script asks for, need this value, too. Only a person who opens the page gets it: other sites cannot read it, nor
  * can scripts on proxied pages of the same host.
  */
-export const CSRF_HEADER = 'X-Weir-Csrf';
+const CSRF_HEADER = 'X-Weir-Csrf';
 
 /** Without `endedSessions`, logging out only deletes the cookie. */
 export type GateServices = Pick<AdminServices, 'auth' | 'regions' | 'deadlineMs' | 'sessionSecret' | 'now'> &

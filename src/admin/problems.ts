@@ -94,25 +94,22 @@ const BY_STATE: Readonly<Record<string, ToProblem>> = {
     detail: `${textOf(message)}. With force=true it is undone nevertheless.`,
   }),
   WE404: () => ({ status: 404, code: 'not-found', title: 'There is no such change' }),
-  '42P01': () => ({
-    status: 503,
-    code: 'tables-missing',
-    title: 'The tables are missing',
-    detail: 'Run `npm run db:migrate`.',
-  }),
+  '42P01': () => toMigrate('tables-missing', 'The tables are missing'),
 };
 
 const BY_CLASS: Readonly<Record<string, ToProblem>> = {
   // Values that a column cannot hold: a NUL in a text, a number out of range.
   '22': refused,
   // Weir's SQL does not fit the tables, or may not use them.
-  '42': () => ({
-    status: 503,
-    code: 'tables-outdated',
-    title: 'The tables do not fit this version of Weir',
-    detail: 'Run `npm run db:migrate`.',
-  }),
+  '42': () => toMigrate('tables-outdated', 'The tables do not fit this version of Weir'),
 };
+
+const toMigrate = (code: string, title: string): Problem => ({
+  status: 503,
+  code,
+  title,
+  detail: 'Run `npm run db:migrate`.',
+});
 
 function alreadyExists({ detail, constraint }: PostgresError): Problem {
   const isDefault = constraint === 'tiers_one_default';

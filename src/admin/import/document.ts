@@ -1,3 +1,6 @@
+// The first of three files: document.ts reads and writes the document, plan.ts finds out what an import would change and
+// what is wrong with it, import.ts writes the plan. An import is done as a whole or not at all.
+//
 // All rules, tiers, routes and settings as one JSON document, with callers in a full export. Exports write it and
 // imports read it. Its lists are the collections of the admin route. Defaults are left out and the order is fixed, so
 // that two exports can be compared line by line.

@@ -21,7 +21,7 @@ export type ImportMode = (typeof IMPORT_MODES)[number];
 
 export type Changes = Readonly<Record<string, { readonly from: unknown; readonly to: unknown }>>;
 
-export interface RowUpdate {
+interface RowUpdate {
   readonly from: Row;
   readonly to: Values;
   readonly changes: Changes;

@@ -17,7 +17,7 @@ interface Operation {
   readonly about: Json;
 }
 
-export function renderOpenApiPage({ info, paths = {}, components = {} }: OpenApiDocument): string {
+function renderOpenApiPage({ info, paths = {}, components = {} }: OpenApiDocument): string {
   const groups = Object.entries(
     Object.groupBy(operationsOf(paths), ({ about }) => textOf(listOf(about.tags)[0])),
   );

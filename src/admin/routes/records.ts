@@ -18,9 +18,9 @@ import { momentIn, numberIn, pageOf, pageQuery, parseCursor, toPage } from '../p
 
 // Answers as comma-separated values, for spreadsheets (RFC 4180).
 
-export const CSV_TYPE = 'text/csv; charset=utf-8';
+const CSV_TYPE = 'text/csv; charset=utf-8';
 
-export function toCsv<Row extends object>(columns: readonly (keyof Row & string)[], rows: readonly Row[]) {
+function toCsv<Row extends object>(columns: readonly (keyof Row & string)[], rows: readonly Row[]) {
   const lines = rows.map((row) => columns.map((column) => cellOf(row[column])).join(','));
   return [columns.join(','), ...lines].map((line) => `${line}\r\n`).join('');
 }
