@@ -12,6 +12,8 @@ import { StackError } from './ports.ts';
 import type { LocalRegion } from './regions.ts';
 import type { Stack } from './stack.ts';
 
+const now = () => Date.now();
+
 /** KV belongs to the Worker, which fills it with its own first publication. */
 const NO_KV = { get: async () => null, put: async () => {} };
 
@@ -24,10 +26,10 @@ export async function publishToRegions(
       database,
       // The Worker of `npm run dev` allows private origins, too.
       reader: createRuleReader(database, {
-        allowsPrivate: true,
-        allowsPlainHttp: true,
-        services: [DEMO_BINDING],
+        now,
+        origins: { allowsPrivate: true, allowsPlainHttp: true, services: [DEMO_BINDING] },
       }),
+      now,
       kv: NO_KV,
       regions: stack.regions.map(toPublished),
       // If a region was not told, the Worker's own publication tells it, and reports the failure.

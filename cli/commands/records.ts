@@ -13,13 +13,16 @@ interface Violators {
 }
 
 export const top: Command = {
-  usage: 'top [--by ip|user|apiKey|tenant|rule] [--since 24h] [--limit 10]',
+  usage: 'top [--group-by ip|user|apiKey|tenant|rule] [--since 24h] [--limit 10]',
   does: 'lists who was denied most',
-  options: { by: 'KIND', since: 'TIME', limit: 'N' },
+  options: { 'group-by': 'KIND', since: 'TIME', limit: 'N' },
   async run({ api, options, say, report }) {
     const query = new URLSearchParams({ limit: textOption(options, 'limit') ?? '10' });
-    for (const name of ['by', 'since']) {
-      const value = textOption(options, name);
+    for (const [option, name] of [
+      ['group-by', 'groupBy'],
+      ['since', 'since'],
+    ] as const) {
+      const value = textOption(options, option);
       if (value !== undefined) query.set(name, value);
     }
     const { items } = await api.admin<Violators>('GET', `/violators?${query}`);

@@ -42,7 +42,11 @@ export const showCallers: View = async (main, { query, signal }) => {
 };
 
 async function suggestions(signal: AbortSignal): Promise<Child> {
-  const { items } = await get<Page<Violator>>('/violators', { since: '24h', by: 'all', limit: 10 }, signal);
+  const { items } = await get<Page<Violator>>(
+    '/violators',
+    { since: '24h', groupBy: 'all', limit: 10 },
+    signal,
+  );
   if (items.length === 0) return empty('Search for a caller. The page suggests callers that were denied.');
   return [
     h('h2', {}, 'Denied most in the last day'),

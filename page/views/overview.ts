@@ -85,7 +85,7 @@ export const showOverview: View = (main, { signal }) => {
 
 const readRecords = (signal: AbortSignal) =>
   Promise.all([
-    get<Page<Violator & { scope: string }>>('/violators', { since: '1h', by: 'all', limit: 6 }, signal),
+    get<Page<Violator & { scope: string }>>('/violators', { since: '1h', groupBy: 'all', limit: 6 }, signal),
     get<Page<HistoryItem>>('/history', { limit: 6 }, signal),
   ]);
 

@@ -19,13 +19,13 @@ export interface Violator {
 const PAGE = 50;
 
 export const showViolators: View = async (main, where) => {
-  const by = where.query.get('by') ?? 'all';
+  const groupBy = where.query.get('groupBy') ?? 'all';
   const since = where.query.get('since') ?? '24h';
   const form = h(
     'form',
     { class: 'filters' },
     choiceField(
-      { name: 'by', label: 'By' },
+      { name: 'groupBy', label: 'By' },
       [
         ['all', 'any caller'],
         ['ip', 'IP'],
@@ -34,7 +34,7 @@ export const showViolators: View = async (main, where) => {
         ['tenant', 'tenant'],
         ['rule', 'rule'],
       ],
-      by,
+      groupBy,
     ),
     choiceField(
       { name: 'since', label: 'In the last' },
@@ -53,18 +53,18 @@ export const showViolators: View = async (main, where) => {
   });
   const list = h('div', {});
   fill(main, h('div', { class: 'head' }, h('h1', {}, 'Violators')), form, list);
-  await showPage(list, { by, since }, where);
+  await showPage(list, { groupBy, since }, where);
 };
 
 interface Asked {
-  readonly by: string;
+  readonly groupBy: string;
   readonly since: string;
 }
 
 async function showPage(list: HTMLElement, asked: Asked, where: Where, cursor?: string): Promise<void> {
   const read = get<Page<Violator>>('/violators', { ...asked, limit: PAGE, cursor }, where.signal);
   const { items: found, nextCursor } = await waiting(list, 'Postgres', read);
-  const items = found.map((one) => ({ ...one, scope: one.scope ?? asked.by }));
+  const items = found.map((one) => ({ ...one, scope: one.scope ?? asked.groupBy }));
   if (items.length === 0 && cursor === undefined)
     return fill(
       list,

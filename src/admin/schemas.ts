@@ -7,6 +7,7 @@ import { checkRoute, normalizeRoute, routeFields } from '../authoring/route-sche
 import { checkRule } from '../authoring/rule-problems.ts';
 import { ruleFields, WRITTEN_DEFAULTS, writtenLimits } from '../authoring/rule-schema.ts';
 import { tierFields, tierName } from '../authoring/tier-schema.ts';
+import { algorithmByDefault } from '../core/matching/flat-rule.ts';
 import { formatIpRange, ipRangeProblem, parseIpRange } from '../core/matching/ip.ts';
 import { ROUTE_DEFAULTS } from '../core/matching/origin-routes.ts';
 import { LISTED_KINDS, LISTS } from '../core/matching/rule.ts';
@@ -23,7 +24,7 @@ export const ruleBodies: BodySchemas = bodySchemas({
   shownId: z.uuid(),
   fields: ruleFields.required().shape,
   written: { fields: writtenLimits, read: inNumbers },
-  defaults: WRITTEN_DEFAULTS,
+  defaults: { ...WRITTEN_DEFAULTS, algorithm: algorithmByDefault },
   madeUp: ['name'],
   inDocument: { id: documentId('rule'), name: ruleFields.shape.name },
   check: checkRule,

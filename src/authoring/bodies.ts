@@ -35,7 +35,8 @@ export interface BodySchemas {
   /** An entry of a document, with all defaults. */
   readonly inDocument: z.ZodType<Values>;
   readonly documentFields: readonly string[];
-  readonly defaults: Values;
+  /** Those that depend on other fields are those of this entry. */
+  defaultsOf(values: Values): Values;
 }
 
 type Fields = Readonly<Record<string, z.ZodType>>;
@@ -53,6 +54,7 @@ interface Declaration<F extends Fields> {
     readonly fields: Fields;
     read(values: Values, context: z.core.$RefinementCtx<unknown>): Values;
   };
+  /** A function makes the default from the other values. */
   readonly defaults: Readonly<Partial<Record<keyof F, unknown>>>;
   /** Fields that Postgres fills in if they are missing. A replacement without them keeps their values. */
   readonly madeUp?: readonly (keyof F)[];
@@ -85,7 +87,8 @@ export function bodySchemas<F extends Fields>(declaration: Declaration<F>): Body
     return declaration.written ? object.transform(declaration.written.read) : object;
   };
   const complete = (shape: Fields) => {
-    const checked = read(shape).superRefine((values, context) => {
+    const derived = read(shape).transform((values) => ({ ...defaultsFor(defaults, values), ...values }));
+    const checked = derived.superRefine((values, context) => {
       // Problems of single fields would only be reported again.
       if (context.issues.length === 0) declaration.check?.(values as Filled<F>, context);
     });
@@ -112,7 +115,7 @@ export function bodySchemas<F extends Fields>(declaration: Declaration<F>): Body
       ? complete({ ...inDocument, ...filled, ...inDocument }).meta({ id: `Document${name}` })
       : create,
     documentFields: Object.keys({ ...writtenId, ...inDocument, ...fields }),
-    defaults,
+    defaultsOf: (values) => defaultsFor(defaults, values),
   };
 }
 
@@ -121,9 +124,17 @@ function fill<F extends Fields>(
   schema: z.ZodType,
   field: keyof F,
 ): z.ZodType {
-  if (madeUp?.includes(field)) return schema.optional();
+  if (madeUp?.includes(field) || typeof defaults[field] === 'function') return schema.optional();
   return field in defaults ? schema.default(defaults[field]) : schema;
 }
+
+const defaultsFor = (defaults: Readonly<Record<string, unknown>>, values: Values): Values =>
+  Object.fromEntries(
+    Object.entries(defaults).map(([field, byDefault]) => [
+      field,
+      typeof byDefault === 'function' ? byDefault(values) : byDefault,
+    ]),
+  );
 
 const mapFields = <F extends Fields>(fields: F, map: (schema: z.ZodType, field: keyof F) => z.ZodType) =>
   Object.fromEntries(Object.entries(fields).map(([field, schema]) => [field, map(schema, field)]));

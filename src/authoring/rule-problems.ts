@@ -7,6 +7,7 @@ import { problemOf } from '../core/counting/check.ts';
 import { hasBound } from '../core/matching/compiled-rule.ts';
 import { isPattern } from '../core/matching/conditions.ts';
 import { isChosenByClient, parametersOf, parseSubjectField } from '../core/matching/counted-by.ts';
+import { algorithmOf } from '../core/matching/flat-rule.ts';
 import { slotOf } from '../core/matching/resource.ts';
 import { isUncounted, SHORTEST_SEAT_SECONDS, type SharesByRegion } from '../core/matching/rule.ts';
 import type { RuleFields } from './rule-schema.ts';
@@ -90,9 +91,7 @@ function* problemsOf(rule: RuleFields): Iterable<Problem> {
     yield [['maxDelayMs'], 'belongs to the action throttle'];
   if (rule.action === 'throttle') yield* throttleProblems(rule);
   yield* multiplyProblems(rule);
-  // A rule that allows or multiplies counts nothing. Its limit is kept for later, unchecked.
-  if (isUncounted(rule)) return;
-  if (rule.algorithm == null) yield [['algorithm'], 'is needed'];
+  if (rule.algorithm == null && !isUncounted(rule)) yield [['algorithm'], 'is needed'];
   if (rule.limits?.length) yield* severalProblems(rule, rule.limits);
   else yield* limitProblems(rule, rule, []);
 }
@@ -171,7 +170,7 @@ function* severalProblems(rule: RuleFields, limits: Limits): Iterable<Problem> {
     const path = ['limits', i];
     if (limits.findIndex((other) => secondsOf(other) === secondsOf(limit)) < i)
       yield [[...path, limit.window ? 'window' : 'windowSeconds'], 'is that of another limit of this rule'];
-    const algorithm = limit.algorithm ?? rule.algorithm;
+    const algorithm = algorithmOf(limit, rule);
     if (algorithm != null && traitsOf(algorithm).holdsSeats)
       yield [[...path, 'algorithm'], 'cannot be one of several: connections take a rule of their own'];
     else yield* limitProblems(rule, { ...limit, algorithm }, path);
@@ -184,14 +183,17 @@ type Said = Pick<RuleFields, (typeof OF_ONE_LIMIT)[number] | 'algorithm'>;
 function* limitProblems(rule: RuleFields, said: Said, path: Problem[0]): Iterable<Problem> {
   const { algorithm, limit, limitName, burst, buckets } = said;
   const windowSeconds = secondsOf(said);
-  if (limit == null && limitName == null) yield [[...path, 'limit'], 'is needed, or else a limitName'];
-  if (windowSeconds == null) yield [[...path, 'windowSeconds'], 'is needed, or else a window'];
-  for (const [field, problem] of calendarProblems(said)) yield [[...path, field], problem];
-  if (algorithm == null || windowSeconds == null) return;
-  const traits = traitsOf(algorithm);
+  // A rule that allows or multiplies counts nothing. A limit of its own is kept for later, and need not be complete.
+  const isKept = isUncounted(rule) && path.length === 0;
+  if (limit == null && limitName == null && !isKept)
+    yield [[...path, 'limit'], 'is needed, or else a limitName'];
+  if (windowSeconds == null && !isKept) yield [[...path, 'windowSeconds'], 'is needed, or else a window'];
+  for (const [field, problem] of calendarProblems(said, isKept)) yield [[...path, field], problem];
   for (const field of ['burst', 'buckets'] as const)
-    if (said[field] != null && traits.extra !== field)
+    if (said[field] != null && algorithm != null && traitsOf(algorithm).extra !== field)
       yield [[...path, field], `belongs to ${idsWith(({ extra }) => extra === field).join(', ')}`];
+  if (algorithm == null || windowSeconds == null || isUncounted(rule)) return;
+  const traits = traitsOf(algorithm);
   if (traits.holdsSeats) yield* seatProblems(rule);
   if (limit == null) return;
   yield* costProblems(rule, burst ?? limit);
@@ -207,9 +209,9 @@ type Windowed = Pick<RuleFields, 'algorithm' | 'windowSeconds' | 'window' | 'tim
 const secondsOf = ({ window, windowSeconds }: Windowed): number | null | undefined =>
   window == null ? windowSeconds : CALENDAR_SECONDS[window];
 
-function* calendarProblems(said: Windowed): Iterable<[field: string, problem: string]> {
+function* calendarProblems(said: Windowed, isKept: boolean): Iterable<[field: string, problem: string]> {
   const { algorithm, window, windowSeconds, timeZone, anchorDay } = said;
-  if (window != null && windowSeconds != null)
+  if (window != null && windowSeconds != null && !isKept)
     yield ['window', 'cannot go with windowSeconds: a limit has one window'];
   if (window != null && algorithm != null && !traitsOf(algorithm).hasCalendar)
     yield ['window', `belongs to ${idsWith(({ hasCalendar }) => hasCalendar === true).join(', ')}`];

@@ -5,7 +5,13 @@ import { ALGORITHM_IDS } from '../core/counting/algorithms/registry.ts';
 import { CALENDAR_WINDOWS } from '../core/counting/calendar.ts';
 import { POLICY } from '../core/matching/compiled-rule.ts';
 import { MAX_PARTS, PART } from '../core/matching/counted-by.ts';
-import { type FlatRule, PEOPLE_DEFAULTS, RULE_DEFAULTS, toRule } from '../core/matching/flat-rule.ts';
+import {
+  algorithmByDefault,
+  type FlatRule,
+  PEOPLE_DEFAULTS,
+  RULE_DEFAULTS,
+  toRule,
+} from '../core/matching/flat-rule.ts';
 import { EVERY_HOST } from '../core/matching/origin-routes.ts';
 import { resourceProblem } from '../core/matching/resource.ts';
 import {
@@ -71,7 +77,10 @@ const oneLimit = z.strictObject({
   window: z.enum(CALENDAR_WINDOWS).optional(),
   timeZone: timeZone.optional(),
   anchorDay: whole(31).optional(),
-  algorithm: z.enum(ALGORITHM_IDS).optional().describe('The default is that of the rule.'),
+  algorithm: z
+    .enum(ALGORITHM_IDS)
+    .optional()
+    .describe('The default is that of the rule, with a window fixed-window.'),
   burst: whole(LARGEST_LIMIT).optional(),
   buckets: whole(100).optional(),
 });
@@ -147,7 +156,12 @@ export const ruleFields = createInsertSchema(rules, {
       'An empty list means every host. An entry is api.example.com, or *.example.com for all names below it.',
     ),
   routes: names('Names of routes; none: whatever route a request takes.'),
-  algorithm: z.enum(ALGORITHM_IDS).nullable().describe('Null only if the action is allow or multiply.'),
+  algorithm: z
+    .enum(ALGORITHM_IDS)
+    .nullable()
+    .describe(
+      'Null only if the action is allow or multiply. The default is sliding-window-counter, with a window fixed-window.',
+    ),
   limit: whole(LARGEST_LIMIT).nullable().describe('Required unless there is a limitName, or limits.'),
   limitName: limitName.nullable().describe('A named limit of the caller’s tier. It comes before limit.'),
   windowSeconds: whole(LONGEST_WINDOW_SECONDS)
@@ -231,12 +245,17 @@ export const ruleFields = createInsertSchema(rules, {
 type Fields = z.infer<typeof ruleFields>;
 export type RuleFields = { readonly [Field in keyof Fields]?: Fields[Field] | undefined };
 
-/** The defaults of fields that people may leave out. */
-export const WRITTEN_DEFAULTS = { ...writtenDefaults(), enabled: true };
+/** The defaults of fields that people may leave out of this rule. */
+export const writtenDefaults = (rule: { readonly window?: unknown }) => ({
+  ...WRITTEN_DEFAULTS,
+  algorithm: algorithmByDefault(rule),
+});
 
-function writtenDefaults() {
-  const { validFromMs: validFrom, validUntilMs: validUntil, ...others } = RULE_DEFAULTS;
-  return { ...others, ...PEOPLE_DEFAULTS, validFrom, validUntil };
+/** The same for a rule without a calendar. */
+export const WRITTEN_DEFAULTS = { ...toWritten(RULE_DEFAULTS), ...PEOPLE_DEFAULTS, enabled: true };
+
+function toWritten({ validFromMs: validFrom, validUntilMs: validUntil, ...others }: typeof RULE_DEFAULTS) {
+  return { ...others, validFrom, validUntil };
 }
 
 /** A row to publish. The edge gets enabled rules only, so `enabled` is left out. */

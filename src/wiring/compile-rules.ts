@@ -20,7 +20,7 @@ const NOTHING_UNTYPED: [Untyped] extends [never] ? true : Untyped = true;
 const VERSION_LENGTH = 16;
 
 /** Throws a ConfigError that names each rule and field that is wrong. */
-export async function compileCode({ rules, tiers = [] }: RulesInCode): Promise<Snapshot> {
+export async function compileCode({ rules, tiers = [] }: RulesInCode, nowMs: number): Promise<Snapshot> {
   const errors: FieldError[] = [];
   const named = rules.map((rule) => ({ ...rule, name: nameOf(rule) }));
   const rows = named.map((rule, i) => readRow(rule, `rules/${i}`, errors));
@@ -30,7 +30,7 @@ export async function compileCode({ rules, tiers = [] }: RulesInCode): Promise<S
   const enabled = rows.filter((row) => row['enabled'] !== false);
   const parsed = parseRules(enabled);
   const published = await withCounterIds(parsed.rules);
-  const { content, rejected } = assemble(published, [tierRows, [], [], [], [], []]);
+  const { content, rejected } = assemble(published, [tierRows, [], [], [], [], []], { nowMs });
   const bad = [...parsed.rejected, ...rejected];
   if (bad.length > 0) throw new ConfigError(bad.flatMap((row) => describe(row, named)));
   return compileSnapshot(await versionOf({ rules, tiers }), { ...content, split: undefined });

@@ -123,7 +123,13 @@ export function createIsolateServices(env: Bindings, source?: RulesSource): Isol
           leasedOf: limiter.leasedOf,
           guardAttempt,
         },
-        publishing: { kv, regions, deployment: config.deployment, onError: reportAs('publish-incomplete') },
+        publishing: {
+          kv,
+          now,
+          regions,
+          deployment: config.deployment,
+          onError: reportAs('publish-incomplete'),
+        },
         databaseCheckMinutes: config.databaseCheckMinutes,
         telemetry: {
           ...kept,

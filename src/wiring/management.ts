@@ -148,7 +148,7 @@ export function createManagement({
   const publishing = {
     ...options.publishing,
     database,
-    reader: createRuleReader(database, options.admin.origins),
+    reader: createRuleReader(database, options.admin),
   };
   const { now } = options.admin;
   const { otlpUrl, webhook } = telemetry;

@@ -62,7 +62,7 @@ function createCodeSource(said: RulesInCode): CodeSource {
   const compile = async () => {
     if (compiled) return compiled;
     const { compileCode } = await import('./compile-rules.ts');
-    compiled = await compileCode(said);
+    compiled = await compileCode(said, Date.now());
     return compiled;
   };
   return {

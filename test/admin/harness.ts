@@ -52,14 +52,11 @@ export async function startAdmin(overrides: Partial<AdminServices> = {}): Promis
   const { kv } = cleanup.use(await startKv());
   const { database } = db;
   const now = () => Date.now();
-  const reader = createRuleReader(database, {
-    allowsPrivate: false,
-    allowsPlainHttp: false,
-    services: ['DEMO'],
-  });
+  const origins = { allowsPrivate: false, allowsPlainHttp: false, services: ['DEMO'] };
+  const reader = createRuleReader(database, { now, origins });
   const app = createAdminApp({
     database,
-    publish: () => publish({ database, reader, kv, regions: REGIONS, onError: () => {} }),
+    publish: () => publish({ database, reader, kv, now, regions: REGIONS, onError: () => {} }),
     smoke: async () => [],
     endedSessions: createEndedSessions({ database, now }),
     regions: REGIONS,

@@ -47,7 +47,7 @@ beforeAll(async () => {
     validUntil: '2099-01-01T00:00:00Z',
   });
   await create('/lists', { list: 'deny', kind: 'user', value: 'eve' });
-  const { content } = await readContent(admin.db.database);
+  const { content } = await readContent(admin.db.database, Date.now());
   inForce.rules = compileSnapshot('v1', {
     ...content,
     rules: content.rules.filter(({ enabled }) => enabled !== false),

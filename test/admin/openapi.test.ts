@@ -106,7 +106,7 @@ describe('the OpenAPI document', () => {
     expect(schemas['RuleCreation']).toMatchObject({
       properties: {
         scope: { default: 'ip' },
-        algorithm: { default: 'sliding-window-counter' },
+        algorithm: { description: expect.stringContaining('The default is sliding-window-counter') },
         cost: { default: 1 },
         status: { default: 429 },
         enabled: { default: true },

@@ -54,40 +54,40 @@ type Used = { name: string; requests: number; cost: number };
 
 describe('violators', () => {
   it('come with the most denials first, for the time that was asked for', async () => {
-    const { items } = await page<Violator>('/violators?since=24h&by=user');
+    const { items } = await page<Violator>('/violators?since=24h&groupBy=user');
     expect(items).toEqual([
       { subject: 'ann', count: 11, lastAt: '2030-01-31T11:00:00.000Z', rules: ['rule 0', 'rule 1'] },
       { subject: '=1+1,"x"', count: 7, lastAt: '2030-01-31T10:00:00.000Z', rules: ['rule 1'] },
     ]);
-    expect((await page<Violator>('/violators?since=7d&by=user')).items[0]?.subject).toBe('old');
-    expect((await page<Violator>('/violators?since=90m&by=user')).items.map(({ count }) => count)).toEqual([
-      5,
-    ]);
+    expect((await page<Violator>('/violators?since=7d&groupBy=user')).items[0]?.subject).toBe('old');
+    expect(
+      (await page<Violator>('/violators?since=90m&groupBy=user')).items.map(({ count }) => count),
+    ).toEqual([5]);
   });
 
   it('can be counted by rule, in every scope', async () => {
-    const { items } = await page<Violator>('/violators?by=rule');
+    const { items } = await page<Violator>('/violators?groupBy=rule');
     expect(items.map(({ subject }) => subject).sort()).toEqual(['r0', 'r1']);
     const total = items.reduce((sum, { count }) => sum + count, 0);
     expect(total).toBe((70 * 71) / 2 + 5 + 6 + 7 + 1);
   });
 
   it('can be listed for all scopes at once, each with its scope', async () => {
-    const { items } = await page<Violator & { scope: string }>('/violators?by=all&limit=1000');
+    const { items } = await page<Violator & { scope: string }>('/violators?groupBy=all&limit=1000');
     expect(items.map(({ scope }) => scope)).toEqual(expect.arrayContaining(['ip', 'user']));
     expect(items.find(({ subject }) => subject === 'ann')).toMatchObject({ scope: 'user', count: 11 });
-    const csv = await (await admin.call('/violators?by=all&format=csv&limit=1')).text();
+    const csv = await (await admin.call('/violators?groupBy=all&format=csv&limit=1')).text();
     expect(csv.split('\r\n')[0]).toBe('scope,subject,count,lastAt,rules');
   });
 
   it('come in pages that neither repeat nor skip one', async () => {
-    const all = await pages<Violator>('/violators?by=ip&limit=3');
-    expect(all).toEqual((await page<Violator>('/violators?by=ip')).items);
+    const all = await pages<Violator>('/violators?groupBy=ip&limit=3');
+    expect(all).toEqual((await page<Violator>('/violators?groupBy=ip')).items);
     expect(all).toHaveLength(8);
   });
 
   it('come as CSV, in which no text is a formula', async () => {
-    const response = await admin.call('/violators?by=user&format=csv');
+    const response = await admin.call('/violators?groupBy=user&format=csv');
     expect(response.headers.get('Content-Type')).toBe('text/csv; charset=utf-8');
     expect((await response.text()).split('\r\n')).toEqual([
       'subject,count,lastAt,rules',
@@ -176,7 +176,7 @@ describe('usage', () => {
 
   it.each([
     [
-      'by=hour&tenant=acme',
+      'groupBy=hour&tenant=acme',
       [
         ['2030-01-30T10:00:00Z', 10],
         ['2030-01-30T11:00:00Z', 1],
@@ -184,48 +184,48 @@ describe('usage', () => {
       ],
     ],
     [
-      'by=tenant',
+      'groupBy=tenant',
       [
         ['acme', 13],
         ['globex', 100],
       ],
     ],
     [
-      'by=user&tenant=acme',
+      'groupBy=user&tenant=acme',
       [
         ['bob', 1],
         ['ann', 12],
       ].toReversed(),
     ],
     [
-      'by=apiKey&tenant=acme',
+      'groupBy=apiKey&tenant=acme',
       [
         ['', 1],
         ['k1', 12],
       ],
     ],
-    ['by=rule', [['r0', 10]]],
-    ['by=tenant&rule=r0', [['acme', 10]]],
-    ['by=tenant&apiKey=k1', [['acme', 12]]],
+    ['groupBy=rule', [['r0', 10]]],
+    ['groupBy=tenant&rule=r0', [['acme', 10]]],
+    ['groupBy=tenant&apiKey=k1', [['acme', 12]]],
   ])('can be grouped and filtered: %s', async (query, expected) => {
     const all = await pages<Used>(`/usage?${query}&limit=1`);
     expect(all.map(({ name, requests }) => [name, requests])).toEqual(expected);
   });
 
   it('comes as CSV', async () => {
-    const response = await admin.call('/usage?by=tenant&format=csv');
+    const response = await admin.call('/usage?groupBy=tenant&format=csv');
     expect(await response.text()).toBe('name,requests,cost\r\nacme,13,25\r\nglobex,100,100\r\n');
   });
 });
 
 it.each([
   '/violators?since=1y',
-  '/violators?by=country',
+  '/violators?groupBy=country',
   '/violators?limit=1001',
   '/violators?cursor=x',
   '/events?cursor=WyJ4IiwieCIsIngiLCJ4Il0',
   '/usage?from=yesterday',
-  '/usage?by=minute',
+  '/usage?groupBy=minute',
 ])('%s is refused', async (path) => {
   const response = await admin.call(path);
   expect(response.status).toBe(400);

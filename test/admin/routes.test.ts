@@ -94,7 +94,9 @@ describe('a route', () => {
 
 describe('in a publication, routes', () => {
   const published = async () => {
-    const { content, rejected } = await createRuleReader(admin.db.database).read({ us: 1 });
+    const { content, rejected } = await createRuleReader(admin.db.database, { now: () => Date.now() }).read({
+      us: 1,
+    });
     return { routes: content.routes?.map(({ name }) => name), rejected };
   };
 
@@ -125,7 +127,7 @@ describe('in a publication, routes', () => {
       },
     ]);
     // A list of rules does not show these.
-    expect((await readContent(admin.db.database)).rejected).toEqual([]);
+    expect((await readContent(admin.db.database, Date.now())).rejected).toEqual([]);
   });
 
   it('change the version of the rules', async () => {

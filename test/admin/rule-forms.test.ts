@@ -1,5 +1,6 @@
 // Rules of every form through the admin route: which fields are refused, and that export and import keep them.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readContent } from '../../src/rules/publishing/content.ts';
 import { rules } from '../../src/rules/tables/tables.ts';
 import { type Admin, startAdmin } from './harness.ts';
 import { create, read, readProblem } from './samples.ts';
@@ -29,7 +30,7 @@ const FORMS = [
   { ...LIMIT, scope: 'user', name: 'resources', resources: ['/a/*', '/b/:id'], policy: 'both' },
   { ...ONE, name: 'costs', resource: '/c/*', costs: [{ resource: '/c/d', methods: ['GET'], cost: 3 }] },
   { resource: '/e', scope: 'user', name: 'allow', action: 'allow' },
-  { ...CALENDAR, name: 'day', resource: '/days', window: 'day', timeZone: 'Asia/Tokyo' },
+  { resource: '/days', scope: 'user', limit: 10, name: 'day', window: 'day', timeZone: 'Asia/Tokyo' },
   {
     ...SEVERAL,
     name: 'months',
@@ -50,6 +51,32 @@ const FORMS = [
     validUntil: '2031-01-01T00:00:00.000Z',
   },
 ];
+
+it.each(['reject', 'allow'])(
+  'a window of the calendar is counted by fixed-window by default (%s)',
+  async (action) => {
+    const body = { name: `daily ${action}`, resource: `/daily/${action}`, action, limit: 9, window: 'day' };
+    const created = await create(admin, 'rules', body);
+    expect(created).toMatchObject({ algorithm: 'fixed-window' });
+    const { id } = created as unknown as { readonly id: string };
+    expect((await admin.call(`/rules/${id}`, { method: 'DELETE' })).status).toBe(204);
+  },
+);
+
+it('a limit of several is counted by fixed-window by default if it has a window of the calendar', async () => {
+  const limits = [
+    { limit: 9, window: 'day' },
+    { limit: 2, windowSeconds: 60 },
+  ];
+  const body = { name: 'several', resource: '/several', algorithm: 'gcra', limits };
+  const { id } = (await create(admin, 'rules', body)) as unknown as { readonly id: string };
+  const { content } = await readContent(admin.db.database, Date.now());
+  expect(content.rules.find((rule) => rule.id === id)?.limits).toMatchObject([
+    { algorithm: 'fixed-window', window: 'day' },
+    { algorithm: 'gcra', windowSeconds: 60 },
+  ]);
+  expect((await admin.call(`/rules/${id}`, { method: 'DELETE' })).status).toBe(204);
+});
 
 describe('a form of a rule', () => {
   it.each(FORMS)('is shown as it was written: $name', async (body) => {

@@ -108,10 +108,10 @@ export function describeKeyboard({ test, seen }: Suite): void {
       const { page, go } = await test().open();
       await go('#/violators');
       await page.waitForSelector('tbody');
-      await page.focus('select[name=by]');
+      await page.focus('select[name=groupBy]');
       await page.keyboard.press('ArrowDown');
-      await page.waitForURL(/by=ip/);
-      await page.waitForSelector(focused('select[name=by]'));
+      await page.waitForURL(/groupBy=ip/);
+      await page.waitForSelector(focused('select[name=groupBy]'));
     });
   });
 }

@@ -54,7 +54,7 @@ describe('with rules and traffic', () => {
   describe('the loop', () => {
     it('leads from the overview to an override, which is in force at once, and the curve follows', async () => {
       // The page asks every six seconds, and finds the denials at its first request if they are there before.
-      const violators = () => test.weir.admin<{ items: unknown[] }>('/violators?since=1h&by=all');
+      const violators = () => test.weir.admin<{ items: unknown[] }>('/violators?since=1h&groupBy=all');
       await expect.poll(async () => (await violators()).items).toHaveLength(2);
       const { page, trouble } = await test.open();
       const denied = page.locator('section:has-text("Denied most")').getByRole('link', { name: CALLER });

@@ -130,10 +130,13 @@ export function usePublishing() {
     },
   });
 
+  const now = () => Date.now();
+
   /** The options of one isolate. */
   const createOptions = (shares: Partial<Record<Region['name'], number>> = {}): PublishOptions => ({
     database: db.database,
-    reader: createRuleReader(db.database),
+    reader: createRuleReader(db.database, { now }),
+    now,
     kv: kvOf(space),
     regions: regions.map((region) => ({
       name: region.name,

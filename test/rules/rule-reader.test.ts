@@ -49,7 +49,7 @@ async function readBy(reader: RuleReader) {
   return read;
 }
 const SHARES = { eu: 2, us: 1 };
-const createReader = () => createRuleReader(db.database);
+const createReader = () => createRuleReader(db.database, { now: () => Date.now() });
 const namesBy = async (reader: RuleReader) =>
   (await reader.read(SHARES)).content.rules.map(({ name }) => name).sort();
 
@@ -131,7 +131,7 @@ describe('a reader that is kept across changes', () => {
           }
           const read = await readBy(reader);
           expect(read).toEqual(await readBy(createReader()));
-          const { content } = await readContent(db.database);
+          const { content } = await readContent(db.database, Date.now());
           expect(read.content).toEqual(onlyEnabled(content));
           expect(read.texts).toEqual(read.content.rules.map(formatFlatRule));
           rejectedSomething ||= read.rejected.length > 0;

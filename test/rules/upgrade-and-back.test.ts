@@ -62,8 +62,15 @@ async function connect(): Promise<pg.Client> {
 
 it('the new code publishes the rules of the previous version, under a later number', async () => {
   const { kv } = cleanup.use(await startKv());
-  const reader = createRuleReader(database, { allowsPrivate: false, allowsPlainHttp: false, services: [] });
-  const publication = await publish({ database, reader, kv, regions: [], onError: () => {} });
+  const reader = createRuleReader(database, { now: () => Date.now() });
+  const publication = await publish({
+    database,
+    reader,
+    kv,
+    now: () => Date.now(),
+    regions: [],
+    onError: () => {},
+  });
   expect(publication).toMatchObject({ ruleCount: 1, rejected: [] });
   const { rows } = await client.query('select sequence::int from weir.last_publication');
   expect(rows).toEqual([{ sequence: 8 }]);

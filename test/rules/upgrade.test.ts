@@ -42,7 +42,7 @@ const names = async () =>
   );
 /** The limits of this rule that a publication brings into force, and the rows that it would leave out. */
 const inForce = async (name: string) => {
-  const { content, texts, rejected } = await createRuleReader(database).read({});
+  const { content, texts, rejected } = await createRuleReader(database, { now: () => Date.now() }).read({});
   const text = joinSnapshot({ ...content, rules: texts });
   const snapshot = await decodeSnapshot(await versionOf(text), text);
   return { limits: snapshot?.rulesNamed({ rule: name }).map(({ rule }) => rule.limits[0]?.limit), rejected };

@@ -32,7 +32,7 @@ describe.each([
     await answer.body?.cancel();
     return answer.headers.get('X-RateLimit-Limit');
   };
-  const violators = async () => (await weir.admin<Page<Violator>>('/violators?since=1h&by=ip')).items;
+  const violators = async () => (await weir.admin<Page<Violator>>('/violators?since=1h&groupBy=ip')).items;
   const countOf = async (ip: string) => (await violators()).find(({ subject }) => subject === ip)?.count ?? 0;
   const sendAll = async (ip: string, count: number) => {
     for (let i = 0; i < count; i += 1)
@@ -63,7 +63,7 @@ describe.each([
 
   it('usage has the admitted requests and what they cost', async () => {
     const used = async () =>
-      (await weir.admin<Page<{ requests: number; cost: number }>>('/usage?by=tenant')).items[0];
+      (await weir.admin<Page<{ requests: number; cost: number }>>('/usage?groupBy=tenant')).items[0];
     await expect.poll(used).toBeDefined();
     const before = await used();
     await sendAll(freshIp(), 2 + 3);

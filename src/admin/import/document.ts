@@ -48,7 +48,8 @@ export type ImportDocument = z.infer<typeof importDocument> & Readonly<Record<st
 export const entriesIn = (document: ImportDocument, { path }: Collection) =>
   document[path] as readonly Values[] | undefined;
 
-function toEntry({ bodies: { documentFields, defaults } }: Collection, row: Values): Values {
+function toEntry({ bodies: { documentFields, defaultsOf } }: Collection, row: Values): Values {
+  const defaults = defaultsOf(row);
   const said = documentFields.filter((field) => !(field in defaults && isSame(row[field], defaults[field])));
   return Object.fromEntries(said.map((field) => [field, row[field]]));
 }

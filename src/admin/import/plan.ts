@@ -157,7 +157,14 @@ function clashes(
 
 export function previewImport(
   { collections }: ImportPlan,
-  { origins, regions }: Pick<Deployment, 'origins'> & { readonly regions: readonly WeightedRegion[] },
+  {
+    origins,
+    regions,
+    now,
+  }: Pick<Deployment, 'origins'> & {
+    readonly regions: readonly WeightedRegion[];
+    readonly now: () => number;
+  },
 ) {
   const rowsOf = (wanted: Collection): Values[] =>
     collections.flatMap(({ collection, created, updated, staying }) => {
@@ -170,7 +177,10 @@ export function previewImport(
   const parsed = parseRules(enabled(RULES));
   const tiers = rowsOf(TIERS) as (typeof tiersTable.$inferSelect)[];
   const routes = enabled(ROUTES) as unknown as RouteRow[];
-  const { content, rejected } = assemble(parsed.rules, [tiers, [], [], routes, [], []], origins);
+  const { content, rejected } = assemble(parsed.rules, [tiers, [], [], routes, [], []], {
+    nowMs: now(),
+    origins,
+  });
   return {
     rejected: [...parsed.rejected, ...rejected],
     warnings: findWarnings({ ...content, regions }),

@@ -80,7 +80,7 @@ export function addCounterRoutes(app: AdminApp, services: AdminServices): void {
     },
     async ({ body: { scope, subject: given, values } }) => {
       const subject = countedSubject(scope, services.ipv6Prefix, given);
-      const { content } = await readContent(services.database);
+      const { content } = await readContent(services.database, services.now());
       const { keys, untold } = await keysOf({ scope, subject, values }, content);
       const regions = await Promise.all(
         services.regions.map(async ({ name, store }) => {

@@ -175,7 +175,7 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
         ...(await completeCaller(database, body, now())),
         claims: body.claims,
       };
-      const read = await readContent(database);
+      const read = await readContent(database, now());
       const facts = factsOf(body);
       const request = { matchPath, method: body.method, caller, nowMs: now(), seatId: noSeat, facts };
       const explanation = explain(read.content, request);

@@ -51,7 +51,7 @@ const paging = { ...pageQuery(1_000), format: z.enum(['json', 'csv']).default('j
 
 const violator = z
   .strictObject({
-    scope: z.string().optional().describe('Present with `by=all`.'),
+    scope: z.string().optional().describe('Present with `groupBy=all`.'),
     subject: z.string().describe('`other` stands for the subjects of a flood that were not told apart.'),
     count: z.int(),
     lastAt: z.iso.datetime(),
@@ -72,7 +72,7 @@ const used = z
   .strictObject({
     name: z
       .string()
-      .describe('The hour, the day, or the id that `by` asks for. Empty for callers without one.'),
+      .describe('The hour, the day, or the id that `groupBy` asks for. Empty for callers without one.'),
     requests: z.int(),
     cost: z.int(),
   })
@@ -165,20 +165,20 @@ export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
       summary: 'Who was denied most',
       query: z.strictObject({
         since: since.prefault('24h').describe('How far back: 90m, 24h, 7d.'),
-        by: z.enum(VIOLATOR_KINDS).default('ip').describe('`all` means callers of any kind.'),
+        groupBy: z.enum(VIOLATOR_KINDS).default('ip').describe('`all` means callers of any kind.'),
         ...paging,
       }),
       ...answersOf('ViolatorPage', violator),
     },
-    async ({ query: { by, since: sinceMs, limit, cursor, format } }) => {
+    async ({ query: { groupBy, since: sinceMs, limit, cursor, format } }) => {
       const { offset, ...period } = startOf(cursor, {
         from: new Date(now() - sinceMs),
         to: new Date(now()),
       });
-      const found = await readViolators(database, { by, ...period, limit: limit + 1, offset });
+      const found = await readViolators(database, { by: groupBy, ...period, limit: limit + 1, offset });
       const page = toPage(found, limit, () => positionAt(offset + limit, period));
       const columns = ['subject', 'count', 'lastAt', 'rules'] as const;
-      return answer(page, format, by === 'all' ? ['scope', ...columns] : columns);
+      return answer(page, format, groupBy === 'all' ? ['scope', ...columns] : columns);
     },
   );
 
@@ -245,12 +245,12 @@ export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
         user: name.optional(),
         apiKey: name.optional(),
         rule: name.optional().describe('The id of a rule.'),
-        by: z.enum(USAGE_KINDS).default('day'),
+        groupBy: z.enum(USAGE_KINDS).default('day'),
         ...paging,
       }),
       ...answersOf('UsagePage', used),
     },
-    async ({ query: { from, to, limit, cursor, format, user, ...which } }) => {
+    async ({ query: { from, to, limit, cursor, format, user, groupBy, ...which } }) => {
       const { offset, ...period } = startOf(cursor, {
         from: from ?? new Date(now() - 30 * UNIT_MS.d),
         to: to ?? new Date(now()),
@@ -258,6 +258,7 @@ export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
       const found = await readUsage(database, {
         ...which,
         ...period,
+        by: groupBy,
         user: user && (await storedSubject('user', user)),
         limit: limit + 1,
         offset,

@@ -1,6 +1,7 @@
 // A rule outside the core: as rows of Postgres, the admin route and stored snapshots have it. There, one resource and
 // one limit stand in fields of their own, and several in lists. `toRule` brings both into the one form of the core.
 
+import { type AlgorithmId, idsWith } from '../counting/algorithms/registry.ts';
 import { CALENDAR_SECONDS } from '../counting/calendar.ts';
 import type { PublishedRule } from './compiled-rule.ts';
 import { isUncounted, type Per, type RouteCost, type Rule, type RuleLimit } from './rule.ts';
@@ -20,7 +21,7 @@ type FlatLimit = { readonly [Field in keyof RuleLimit]: RuleLimit[Field] | null 
 
 /** One of several limits, as people write it. */
 export type WrittenLimit = {
-  /** A limit without an algorithm has that of the rule. */
+  /** A limit without an algorithm has that of the rule; for a window of the calendar, the one that has calendars. */
   readonly [Field in keyof RuleLimit]?: Exclude<RuleLimit[Field], null> | undefined;
 };
 
@@ -81,6 +82,13 @@ export const PEOPLE_DEFAULTS = {
   algorithm: 'sliding-window-counter',
 } as const satisfies Partial<FlatRule>;
 
+/** The default for a limit with a window of the calendar. */
+const CALENDAR_ALGORITHM = idsWith(({ hasCalendar }) => hasCalendar === true)[0] ?? null;
+
+/** The default of a rule as people write it. */
+export const algorithmByDefault = ({ window }: { readonly window?: unknown }): AlgorithmId | null =>
+  window == null ? PEOPLE_DEFAULTS.algorithm : CALENDAR_ALGORITHM;
+
 /** The one form of a valid rule. Each field is written out: V8 makes a dictionary of a rest, which all readers pay for. */
 export function toRule(flat: FlatRule): Rule {
   return {
@@ -124,12 +132,18 @@ export function toRule(flat: FlatRule): Rule {
   };
 }
 
+/** The algorithm of one of several limits. */
+export const algorithmOf = (
+  { algorithm, window }: WrittenFlat,
+  rule: { readonly algorithm?: AlgorithmId | null | undefined },
+): AlgorithmId | null => algorithm ?? (window == null ? (rule.algorithm ?? null) : CALENDAR_ALGORITHM);
+
 type WrittenFlat = { readonly [Field in keyof FlatLimit]?: FlatLimit[Field] | undefined };
 
 const writtenLimits = (flat: FlatRule): readonly WrittenFlat[] =>
   flat.limits.length === 0
     ? [flat]
-    : flat.limits.map((one) => ({ ...one, algorithm: one.algorithm ?? flat.algorithm }));
+    : flat.limits.map((one) => ({ ...one, algorithm: algorithmOf(one, flat) }));
 
 const toLimit = (written: WrittenFlat): FlatLimit => {
   const { algorithm = null, limit = null, limitName = null, windowSeconds = null, window = null } = written;

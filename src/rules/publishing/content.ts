@@ -47,14 +47,14 @@ export interface ReadContent {
 }
 
 /** Reads all rules in one transaction, also those that are switched off. */
-export async function readContent(database: Database): Promise<ReadContent> {
+export async function readContent(database: Database, nowMs: number): Promise<ReadContent> {
   const [, ruleRows, ...otherRows] = await database.batch([
     asOfOneMoment(database),
     database.select().from(rulesTable).orderBy(asc(rulesTable.ordinal)),
     ...otherQueries(database),
   ]);
   const parsed = parseRules(ruleRows);
-  const { content, rejected } = assemble(await withCounterIds(parsed.rules), otherRows);
+  const { content, rejected } = assemble(await withCounterIds(parsed.rules), otherRows, { nowMs });
   const disabled = new Set(ruleRows.filter(({ enabled }) => !enabled).map(({ id }) => id));
   const rules = content.rules.map((rule) => (disabled.has(rule.id) ? { ...rule, enabled: false } : rule));
   return { content: { ...content, rules }, rejected: [...parsed.rejected, ...rejected] };
@@ -90,14 +90,20 @@ export type OtherRows = readonly [
   tenants: readonly AnchoredTenant[],
 ];
 
+export interface AssembleOptions {
+  /** For calendars, which are published for some months. */
+  readonly nowMs: number;
+  /** Undefined: no route is put aside because of the deployment that reads it. */
+  readonly origins?: OriginPolicy | undefined;
+}
+
 /**
- * Combines valid rules with the other rows, puts bad rows aside, and returns the content to publish. Without `origins`,
- * it puts no route aside because of the deployment that reads it.
+ * Combines valid rules with the other rows, puts bad rows aside, and returns the content to publish.
  */
 export function assemble<R extends Rule>(
   rules: readonly R[],
   [tierRows, listRows, placed, routeRows, settingRows, anchoredTenants]: OtherRows,
-  origins?: OriginPolicy,
+  { nowMs, origins }: AssembleOptions,
 ) {
   const tiers = parseTiers(tierRows);
   const lists = parseLists(listRows);
@@ -111,7 +117,7 @@ export function assemble<R extends Rule>(
       split: toSplit(placed, rules),
       routes: routes.good.length > 0 ? routes.good : undefined,
       settings: toSettings(settingRows),
-      calendars: calendarsFor(usable.good, anchoredTenants, Date.now()),
+      calendars: calendarsFor(usable.good, anchoredTenants, nowMs),
     },
     rejected: [...usable.rejected, ...tiers.rejected, ...lists.rejected, ...routes.rejected],
   };

@@ -32,6 +32,7 @@ export interface PublishOptions {
   readonly database: Database;
   readonly reader: RuleReader;
   readonly kv: Kv;
+  readonly now: () => number;
   readonly regions: readonly PublishedRegion[];
   /** The version of the Worker's code, if known: another version may read the same rows differently. */
   readonly deployment?: string | undefined;
@@ -144,7 +145,7 @@ async function publishOnce(options: PublishOptions, { again = false, repairs, co
     changed: !isKnown('rules'),
     ruleCount: published.content.rules.length,
     rejected: published.rejected,
-    warnings: findWarnings({ ...published.content, regions, nowMs: Date.now(), concerns }),
+    warnings: findWarnings({ ...published.content, regions, nowMs: options.now(), concerns }),
     regions: told,
   };
   return { publication, unconfirmed: published.unconfirmed };

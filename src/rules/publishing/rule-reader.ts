@@ -10,7 +10,14 @@ import { type PublishedRule, withCounterIds } from '../../core/matching/snapshot
 import type { CallerRevisions } from '../../core/ports/callers.ts';
 import type { Database } from '../tables/repository.ts';
 import { rules as rulesTable } from '../tables/tables.ts';
-import { assemble, type OtherRows, otherQueries, selectRevisions, toRevisions } from './content.ts';
+import {
+  type AssembleOptions,
+  assemble,
+  type OtherRows,
+  otherQueries,
+  selectRevisions,
+  toRevisions,
+} from './content.ts';
 import { type PlacementRow, recordPlacements, unconfirmedOf } from './placements.ts';
 import { type Mark, selectMark } from './reconcile.ts';
 
@@ -51,8 +58,16 @@ interface Place {
 /** Includes the time, because a restored database uses the same revisions again. */
 const stampOf = ({ revision, updatedAt }: Place) => `${revision} ${updatedAt.getTime()}`;
 
-/** Publishes only routes that `origins` allows. */
-export function createRuleReader(database: Database, origins: OriginPolicy = NOTHING_SPECIAL): RuleReader {
+export interface RuleReaderOptions {
+  readonly now: () => number;
+  /** Only routes that it allows are published. */
+  readonly origins?: OriginPolicy | undefined;
+}
+
+export function createRuleReader(
+  database: Database,
+  { now, origins = NOTHING_SPECIAL }: RuleReaderOptions,
+): RuleReader {
   let known: ReadonlyMap<string, KnownRule> = new Map();
 
   return {
@@ -70,7 +85,12 @@ export function createRuleReader(database: Database, origins: OriginPolicy = NOT
         return rule ? [[place.id, rule] as const] : [];
       });
       known = new Map(rules);
-      return { sequence, mark, callers, ...toContent([...known.values()], otherRows, origins) };
+      return {
+        sequence,
+        mark,
+        callers,
+        ...toContent([...known.values()], otherRows, { nowMs: now(), origins }),
+      };
     },
   };
 }
@@ -137,12 +157,12 @@ const selectRules = (database: Database, missing: readonly { readonly id: string
 function toContent(
   read: readonly KnownRule[],
   otherRows: OtherRows,
-  origins: OriginPolicy,
+  options: AssembleOptions,
 ): Omit<ContentToPublish, 'sequence' | 'mark' | 'callers'> {
   const parsed = read.filter((known) => 'rule' in known);
   const bad = read.flatMap((known) => ('rejected' in known ? [known.rejected] : []));
   const rules = parsed.map(({ rule }) => rule);
-  const { content, rejected } = assemble(rules, otherRows, origins);
+  const { content, rejected } = assemble(rules, otherRows, options);
   const isGood = new Set<PublishedRule>(content.rules);
   const texts = parsed.filter(({ rule }) => isGood.has(rule)).map(({ text }) => text);
   return { content, texts, rejected: [...bad, ...rejected], unconfirmed: unconfirmedOf(otherRows[2]) };

@@ -115,7 +115,7 @@ it('all views load with 10,000 rules and 100,000 denials', async () => {
   };
   await measure('#/rules', 'tr:has-text("rule 1")');
   await measure('#/rules?q=rule+9999', 'tr:has-text("rule 9999")');
-  await measure('#/violators?by=all&since=24h', 'td:has-text("10.")');
+  await measure('#/violators?groupBy=all&since=24h', 'td:has-text("10.")');
   await measure('#/callers/ip/10.7.3.1', 'h2:has-text("Last denials")');
   const askedAtMs = performance.now();
   await test.weir.admin(`/rules/${rule}/would-deny?limit=50&windowSeconds=3600`);
