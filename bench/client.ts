@@ -3,7 +3,7 @@
 import got from 'got';
 import ky from 'ky';
 import { freshIp, startWeir, type Weir } from '../local/weir.ts';
-import { createFetch } from '../src/client/client.ts';
+import { createFetch } from '../src/client.ts';
 import type { Bench } from './shared/bench.ts';
 import { tallyReasons } from './shared/reasons.ts';
 import { percent } from './shared/table.ts';

@@ -21,12 +21,9 @@ const HELP = `npm run dev [-- --fresh] [--demo] [--upstash-lua] [--cluster]
   --help         this text
 
 Variables: PORT (8787), ORIGIN_URL (then there are no demo rules), DATABASE_URL, DEADLINE_MS (1000),
-ADMIN_TOKEN (else one is made, and kept with the data), WEIR_DATA_DIR (.weir), what the Worker is given as it is
-(ISOLATE_CAP, ISOLATES, DEGRADED_HEADER, ADMIN_TOKENS, ADMIN_ACCESS, JWT, JWT_SECRET, UNVERIFIED, IPV6_PREFIX,
-COST_HEADER, ORIGIN_RATE_LIMIT_HEADERS, OVERRIDE_HEADERS, ORIGIN_TIMEOUT_MS, PRIVATE_ORIGINS, PLAIN_HTTP,
-TELEMETRY_SECONDS, EVENTS_DAYS, USAGE_DAYS, SUBJECTS, SUBJECTS_KEY, OTLP_URL, ALERT_WEBHOOK, ALERT_WEBHOOK_SECRET),
-ORIGIN_PORT (8788), UPSTASH_PORT (8790 and the two after it), NEON_PORT (8795), POSTGRES_PORT (5488),
-REDIS_PORT (6390 and the two after it). A port of 0 means any free one.`;
+ADMIN_TOKEN (else one is made, and kept with the data), WEIR_DATA_DIR (.weir), ORIGIN_PORT (8788), UPSTASH_PORT (8790 and the two after it), NEON_PORT (8795), POSTGRES_PORT (5488),
+REDIS_PORT (6390 and the two after it). A port of 0 means any free one.
+The Worker also gets every other variable of docs/operations.md, such as ENFORCEMENT or JWT.`;
 
 const CRON_INTERVAL_MS = 60_000;
 const REDIS_CHECK_MS = 500;

@@ -16,16 +16,20 @@ const TSC = fileURLToPath(new URL('../node_modules/typescript/bin/tsc', import.m
 const ENTRIES = {
   hono: 'src/hono',
   worker: 'src/worker',
-  client: 'src/client/client',
+  client: 'src/client',
   schema: 'src/schema',
 };
 
 /** The command line. Nobody imports it. */
 const PROGRAMS = { cli: 'cli/bin' };
 
+/** esbuild keeps the comments of object literals. Editors read them in the types. */
+const COMMENT = /^ *\/\*\*.*?\*\/\n/gms;
+
 async function buildCode(): Promise<void> {
   const files = Object.entries({ ...ENTRIES, ...PROGRAMS });
-  await build({
+  const { outputFiles } = await build({
+    write: false,
     absWorkingDir: ROOT,
     entryPoints: Object.fromEntries(files.map(([name, file]) => [name, `${file}.ts`])),
     outdir: LIB,
@@ -38,6 +42,8 @@ async function buildCode(): Promise<void> {
     chunkNames: 'modules/[name]-[hash]',
     loader: { '.lua': 'text' },
   });
+  await mkdir(join(LIB, 'modules'), { recursive: true });
+  await Promise.all(outputFiles.map(({ path, text }) => writeFile(path, text.replace(COMMENT, ''))));
 }
 
 const IMPORT = /(?<=\b(?:from |import\()['"])(\.[^'"]+)\.ts(?=['"])/g;

@@ -2,6 +2,7 @@
 // one.
 import { resolve } from 'node:path';
 import * as z from 'zod';
+import { variablesOf } from '../src/config/variables.ts';
 import { assertPortFree, StackError } from './ports.ts';
 
 const REGION_COUNT = 3;
@@ -51,31 +52,21 @@ export interface Settings {
   readonly worker: Readonly<Record<string, string>>;
 }
 
-const FOR_THE_WORKER = [
-  'ISOLATE_CAP',
-  'ISOLATES',
-  'DEGRADED_HEADER',
-  'ADMIN_TOKENS',
-  'ADMIN_ACCESS',
-  'JWT',
-  'JWT_SECRET',
-  'UNVERIFIED',
-  'IPV6_PREFIX',
-  'COST_HEADER',
-  'ORIGIN_RATE_LIMIT_HEADERS',
-  'OVERRIDE_HEADERS',
-  'ORIGIN_TIMEOUT_MS',
-  'PRIVATE_ORIGINS',
-  'PLAIN_HTTP',
-  'TELEMETRY_SECONDS',
-  'EVENTS_DAYS',
-  'USAGE_DAYS',
-  'SUBJECTS',
-  'SUBJECTS_KEY',
-  'OTLP_URL',
-  'ALERT_WEBHOOK',
-  'ALERT_WEBHOOK_SECRET',
+/** The stack itself sets these. */
+const SET_BY_THE_STACK = [
+  'ENVIRONMENT',
+  'REGIONS',
+  'ORIGIN_URL',
+  'DATABASE_URL',
+  'DATABASE_HTTP_ENDPOINT',
+  'DEADLINE_MS',
+  'ADMIN_TOKEN',
 ];
+
+const { core, deployment, forwarding } = variablesOf({});
+const FOR_THE_WORKER = Object.keys({ ...core, ...deployment, ...forwarding }).filter(
+  (name) => !SET_BY_THE_STACK.includes(name),
+);
 
 export function parseSettings(env: NodeJS.ProcessEnv): Settings {
   const parsed = settingsSchema.safeParse(withoutEmpty(env));

@@ -1,7 +1,7 @@
 // Checks for other Workers of the account, through a service binding with `entrypoint = "Weir"`: no token and no HTTP.
 import { WorkerEntrypoint } from 'cloudflare:workers';
 import type { CheckAnswer, CheckCall } from './checks/messages.ts';
-import type { Bindings } from './config/bindings.ts';
+import type { Bindings } from './config/variables.ts';
 import { isolateOf } from './wiring/isolate.ts';
 
 export class Weir extends WorkerEntrypoint<Bindings> {

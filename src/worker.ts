@@ -1,13 +1,13 @@
 // The entry of the Worker: requests, the cron run, and the queue of denials and usage.
 import type { ExecutionContext } from 'hono';
-import type { Bindings } from './config/bindings.ts';
 import { ConfigError } from './config/config.ts';
+import type { Bindings } from './config/variables.ts';
 import { problem } from './http/problem.ts';
-import type { QueuedBatch } from './telemetry/store.ts';
+import type { QueuedBatch } from './telemetry/flush.ts';
 import { isolateOf } from './wiring/isolate.ts';
 
 export type { CheckAnswer, CheckCall, CheckInput, CheckOutcome } from './checks/messages.ts';
-export type { Bindings } from './config/bindings.ts';
+export type { Bindings } from './config/variables.ts';
 export { Weir } from './rpc.ts';
 
 /** The handlers that the Workers runtime calls. */

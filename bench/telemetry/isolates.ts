@@ -57,12 +57,12 @@ export async function startSwitchedIsolates(
   };
 }
 
-/** Replaces two imports of `services.ts` with versions that can be turned off. */
+/** Replaces two imports of the wiring with versions that can be turned off. */
 const switched: Plugin = {
   name: 'switched-telemetry',
   setup({ onResolve }) {
     onResolve({ filter: /\/telemetry\/(telemetry|region-observer)\.ts$/ }, ({ path, importer }) =>
-      importer.endsWith('/src/wiring/isolate.ts')
+      /\/src\/wiring\/(core|deployment)\.ts$/.test(importer)
         ? { path: here(`./switched-${path.replace(/^.*\//, '')}`) }
         : undefined,
     );

@@ -3,7 +3,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { renderTable } from '../../cli/table.ts';
-import { parseConfig } from '../../src/config/config.ts';
+import { parseWorkerConfig } from '../../src/config/config.ts';
 import { applyMigrations } from '../migrations.ts';
 import { StackError } from '../ports.ts';
 import { type Answers, askAnswers, readAnswers } from './answers.ts';
@@ -64,14 +64,14 @@ function expectConfig({ origin, adminHost }: Answers, secrets: ReturnType<typeof
   const unused = new Proxy({}, { get: () => () => {} });
   const services = origin.startsWith('service:') ? { [origin.slice('service:'.length)]: unused } : {};
   try {
-    parseConfig({
+    parseWorkerConfig({
       ...secrets,
       ...services,
       ...plainHttp(),
       RULES: unused,
       ORIGIN_URL: origin,
       ...(adminHost !== undefined && { ADMIN_HOST: adminHost }),
-    } as Parameters<typeof parseConfig>[0]);
+    });
   } catch (error) {
     throw new StackError(`the Worker would not start with this: ${(error as Error).message}`);
   }

@@ -3,9 +3,10 @@
 import { eq, inArray, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import type { Values } from '../authoring/bodies.ts';
-import { normalizeHost, originProblemHere } from '../authoring/route-schema.ts';
+import { normalizeHost } from '../authoring/route-schema.ts';
 import { unknownRegions } from '../authoring/rule-problems.ts';
 import { ALGORITHM_IDS } from '../core/counting/algorithms/registry.ts';
+import { originProblemHere } from '../core/matching/origin-routes.ts';
 import { LISTED_KINDS, LISTS, SCOPES, type SharesByRegion } from '../core/matching/rule.ts';
 import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../identity/api-key.ts';
 import {

@@ -78,7 +78,7 @@ export interface CheckAnswer {
 const name = refine(
   refine(
     refine(
-      textFrom(1, 'must not be empty'),
+      textFrom(1),
       ({ length }) => length <= MAX_CHARACTERS,
       `must have at most ${MAX_CHARACTERS} characters`,
     ),

@@ -1,4 +1,4 @@
-// Digests and signatures of text, random ids, hex and base64.
+// Text as bytes: digests and signatures, random ids, hex and base64, and long texts packed for any store.
 
 export async function digest(algorithm: 'SHA-1' | 'SHA-256', text: string): Promise<Uint8Array<ArrayBuffer>> {
   return new Uint8Array(await crypto.subtle.digest(algorithm, new TextEncoder().encode(text)));
@@ -41,7 +41,15 @@ export const randomId = (): string => toBase64Url(crypto.getRandomValues(new Uin
 export const toHex = (bytes: Uint8Array): string =>
   Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
 
-export const toBase64 = (bytes: Uint8Array): string => btoa(String.fromCharCode(...bytes));
+/** How many bytes become text at once. A function takes no more arguments than that. */
+const AT_ONCE = 0x8000;
+
+export function toBase64(bytes: Uint8Array): string {
+  let binary = '';
+  for (let at = 0; at < bytes.length; at += AT_ONCE)
+    binary += String.fromCharCode(...bytes.subarray(at, at + AT_ONCE));
+  return btoa(binary);
+}
 
 export const toBase64Url = (bytes: Uint8Array): string =>
   toBase64(bytes).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
@@ -58,3 +66,22 @@ export function fromBase64(text: string): Uint8Array<ArrayBuffer> {
 
 export const textToBase64Url = (text: string): string => toBase64Url(new TextEncoder().encode(text));
 export const textFromBase64 = (base64: string): string => new TextDecoder().decode(fromBase64(base64));
+
+/** Packs a long text for any store: gzip, in base64. */
+export const packText = async (text: string): Promise<string> =>
+  toBase64(await through(new CompressionStream('gzip'), new TextEncoder().encode(text)));
+
+/** Undefined if the text was not packed by `packText`. */
+export const unpackText = (packed: string): Promise<string | undefined> =>
+  through(new DecompressionStream('gzip'), fromBase64(packed)).then(
+    (bytes) => new TextDecoder().decode(bytes),
+    () => undefined,
+  );
+
+async function through(
+  stream: CompressionStream | DecompressionStream,
+  bytes: Uint8Array,
+): Promise<Uint8Array> {
+  const streamed = new Blob([bytes]).stream().pipeThrough(stream);
+  return new Uint8Array(await new Response(streamed).arrayBuffer());
+}

@@ -3,6 +3,7 @@
 import type { RequestFacts } from '../core/matching/counted-by.ts';
 import { hostOf } from '../core/matching/origin-routes.ts';
 import { nearestRegion, type RequestOrigin, routesFrom, type ServingPlace } from '../core/regions/nearest.ts';
+import { isRecent } from '../core/time.ts';
 import type { ClientRequest } from '../http/client-request.ts';
 import type { LimiterRegion, Regions } from '../limiter/region-calls.ts';
 import type { Services } from './services.ts';
@@ -56,8 +57,7 @@ export function createNearestRegions(
     const played = isDevelopment ? request.headers.get('X-Weir-Region') : null;
     if (played !== null) return routes.get(played);
     if (isByClient) return nearestTo(request);
-    // `abs`, because a clock that was put back must not stop the isolate from looking.
-    if (Math.abs(now() - lookedAtMs) >= LOOK_EVERY_MS || !nearest) {
+    if (!nearest || !isRecent(lookedAtMs, now(), LOOK_EVERY_MS)) {
       nearest = nearestTo(request);
       lookedAtMs = now();
     }

@@ -5,6 +5,7 @@ import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { DegradedReason, Fallback } from '../core/decision.ts';
 import { CounterStoreError } from '../core/ports/region.ts';
 import type { BreakerState } from '../core/regions/breaker.ts';
+import { isRecent } from '../core/time.ts';
 
 /** docs/operations.md explains each of them. */
 export const LOG_EVENTS = [
@@ -53,8 +54,7 @@ export function createLog(now: () => number, write: (line: string) => void): Log
 
   const sampled = (kind: string, fields: Record<string, unknown> & { readonly event: LogEvent }) => {
     const known = kinds.get(kind, 0);
-    // `abs`, because a clock that was put back must not silence the log.
-    if (known && Math.abs(now() - known.lastAtMs) < INTERVAL_MS) {
+    if (known && isRecent(known.lastAtMs, now(), INTERVAL_MS)) {
       known.suppressed += 1;
       return;
     }

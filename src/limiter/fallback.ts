@@ -7,8 +7,8 @@ import { hasBurst } from '../core/counting/capacity.ts';
 import { createBoundedCounters, runChecks } from '../core/counting/counters.ts';
 import { type DegradedDecision, type DegradedReason, denyingResults } from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
-import { createPerSecondBudget } from '../core/per-second-budget.ts';
 import { type CounterStore, operationsBy } from '../core/ports/region.ts';
+import { createPerSecondBudget } from '../core/time.ts';
 import type { Ledger } from './ledger.ts';
 
 const MAX_COUNTERS = 10_000;

@@ -4,6 +4,7 @@
 import { type CounterStore, CounterStoreError } from '../core/ports/region.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { type Breaker, type Permit, PROBE_MS } from '../core/regions/breaker.ts';
+import { isRecent } from '../core/time.ts';
 
 export interface RegionWatch {
   /** Notes the error of a failed call to the region. */
@@ -72,8 +73,7 @@ export function createRegionWatch(options: RegionWatchOptions): RegionWatch {
     judge(error?.message ?? ofCall, error !== undefined);
   };
 
-  // `abs`, because a clock that was put back must not stop the probes.
-  const isJudged = () => Math.abs(now() - judgedAtMs) < SCRIPT_EVERY_MS;
+  const isJudged = () => isRecent(judgedAtMs, now(), SCRIPT_EVERY_MS);
 
   return {
     note(error) {
@@ -149,7 +149,7 @@ export function createDistance(store: Pick<CounterStore, 'probe'>, now: () => nu
     note,
     fitMs,
     measure(afterResponse) {
-      if (known !== undefined || Math.abs(now() - measuredAtMs) < MEASURE_MS) return;
+      if (known !== undefined || isRecent(measuredAtMs, now(), MEASURE_MS)) return;
       measuredAtMs = now();
       afterResponse(probe());
     },

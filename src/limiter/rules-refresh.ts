@@ -1,7 +1,7 @@
 // Brings the rules up to date for a check that they cannot plan: a rule that it names may be newer than the rules of
 // this isolate. Without this, an isolate that gets only such checks would never read the announcement.
 import type { Snapshot } from '../core/matching/snapshot.ts';
-import { createPerSecondBudget } from '../core/per-second-budget.ts';
+import { createPerSecondBudget } from '../core/time.ts';
 import { createDeadline } from './deadline.ts';
 import { createRulesInForce, type RulesInForceOptions, type RulesRequest } from './rules-in-force.ts';
 

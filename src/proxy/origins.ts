@@ -1,7 +1,14 @@
 // Sends requests to origins. It combines the choice of the origin, the loop guard, the proxy and the health records.
 
 import type { Caller } from '../core/matching/caller.ts';
-import { hostOf, type Origin, type OriginRoute, parseOrigin, strip } from '../core/matching/origin-routes.ts';
+import {
+  hostOf,
+  type Origin,
+  type OriginRoute,
+  parseOrigin,
+  type ServiceBinding,
+  strip,
+} from '../core/matching/origin-routes.ts';
 import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
 import type { ClientRequest } from '../http/client-request.ts';
 import { attempt, reportBug } from '../http/guard.ts';
@@ -20,11 +27,6 @@ export interface RoutedPath {
   readonly query: string;
   /** Undefined: the request goes to the default origin. */
   readonly route: OriginRoute | undefined;
-}
-
-/** Another Worker, which answers without a network call. */
-export interface ServiceBinding {
-  fetch(to: string | Request, init: RequestInit): Promise<Response>;
 }
 
 export interface OriginChoice {

@@ -1,12 +1,12 @@
 // Forwards a request to the origin and streams both bodies. Compressed bodies stay as they are.
 
+import type { ServiceBinding } from '../core/matching/origin-routes.ts';
 import type { ClientRequest } from '../http/client-request.ts';
 import { attempt } from '../http/guard.ts';
 import type { Log } from '../http/log.ts';
 import { problem } from '../http/problem.ts';
 import { createDeadline, type EndReason, type OriginDeadline } from './deadline.ts';
 import type { OriginRecord } from './origin-health.ts';
-import type { ServiceBinding } from './origins.ts';
 import { type HeaderPolicy, toOriginHeaders } from './request-headers.ts';
 
 // Streams a request's body to the origin. The runtime pumps it, not JavaScript. Weir only notes when the origin has all

@@ -15,9 +15,9 @@ const MAX_SERIES = 5_000;
 const MAX_REPORTS = 500;
 
 export const createMetricsStores = (
-  clients: ReadonlyMap<string, Client>,
+  regions: readonly { readonly name: string; readonly client: Client }[],
 ): ReadonlyMap<string, MetricsStore> =>
-  new Map([...clients].map(([region, client]) => [region, createMetricsStore(client)]));
+  new Map(regions.map(({ name, client }) => [name, createMetricsStore(client)]));
 
 export function createMetricsStore(client: Client): MetricsStore {
   return {

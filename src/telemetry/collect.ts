@@ -46,6 +46,8 @@ interface UsageChange {
   readonly requests: 0 | 1;
 }
 
+export type Collector = ReturnType<typeof createCollector>;
+
 export function createCollector({ sums, denials, usage, crossings, now, clockMs }: CollectorOptions) {
   let staleSinceMs: number | undefined;
   const decisions = sums.series('decision');

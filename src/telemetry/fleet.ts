@@ -8,6 +8,7 @@ import {
   type RegionMetrics,
 } from '../core/ports/region.ts';
 import { METRICS, type MetricId } from '../core/telemetry/metrics.ts';
+import { isRecent } from '../core/time.ts';
 import type { StoredMetrics } from './store.ts';
 
 export type Labels = Readonly<Record<string, string>>;
@@ -73,7 +74,7 @@ export async function readFleet(
   const stored = isNeeded ? await readStored?.() : undefined;
   const stores: Stores = stored ? [...there, [POSTGRES, stored]] : there;
   const reports = newestReports([...stores.flatMap(([, kept]) => [...kept.reports]), ...(own ? [own] : [])]);
-  const recent = reports.filter(({ atMs }) => Math.abs(nowMs - atMs) < REPORT_MS);
+  const recent = reports.filter(({ atMs }) => isRecent(atMs, nowMs, REPORT_MS));
   return [
     ...Object.entries(HELP).map(([id, help]) => familyOf(id as MetricId, help, stores)),
     ...gaugesOf(answers, recent, deadlineMs),

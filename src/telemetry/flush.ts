@@ -5,6 +5,7 @@ import type { IsolateReport, MetricsBatch, MetricsStore } from '../core/ports/re
 import type { FlushRegion } from '../core/ports/telemetry.ts';
 import { OTHER, type TelemetrySums } from '../core/telemetry/metrics.ts';
 import type { Crossing, Denial, Usage } from '../core/telemetry/records.ts';
+import { isRecent } from '../core/time.ts';
 import { withDeadline } from '../rules/edge/published.ts';
 
 /** What a queue carries and Postgres writes. */
@@ -27,6 +28,19 @@ export const countDenials = ({ denials }: RecordBatch): number =>
 /** The part of a Cloudflare queue that Weir uses. */
 export interface RecordQueue {
   send(batch: RecordBatch): Promise<unknown>;
+}
+
+/** A message, as Cloudflare Queues delivers it. */
+export interface QueuedMessage {
+  readonly body: unknown;
+  readonly attempts: number;
+  ack(): void;
+  retry(options?: { readonly delaySeconds?: number }): void;
+}
+
+export interface QueuedBatch {
+  readonly queue: string;
+  readonly messages: readonly QueuedMessage[];
 }
 
 export interface FlushOptions extends TelemetrySums {
@@ -103,7 +117,7 @@ function createMetricsFlush(options: FlushOptions) {
 
   const dropOld = () => {
     for (const [region, { firstAtMs }] of unconfirmed) {
-      if (Math.abs(now() - firstAtMs) < RETRY_MS) continue;
+      if (isRecent(firstAtMs, now(), RETRY_MS)) continue;
       unconfirmed.delete(region);
       sums.series('metricsLost').add();
     }

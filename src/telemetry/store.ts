@@ -5,23 +5,10 @@ import { type SQL, sql } from 'drizzle-orm';
 import type { IsolateReport, RegionMetrics } from '../core/ports/region.ts';
 import type { Database } from '../rules/tables/repository.ts';
 import { type AlertOptions, sendAlerts, type Webhook } from './alerts.ts';
-import { countDenials, type RecordBatch } from './flush.ts';
+import { countDenials, type QueuedBatch, type QueuedMessage, type RecordBatch } from './flush.ts';
 
 // The queue delivers a failed batch again, after a longer delay each time. A batch that fails too often goes to the
 // dead-letter queue, where the consumer counts it and tries it again.
-
-/** A message, as Cloudflare Queues delivers it. */
-export interface QueuedMessage {
-  readonly body: unknown;
-  readonly attempts: number;
-  ack(): void;
-  retry(options?: { readonly delaySeconds?: number }): void;
-}
-
-export interface QueuedBatch {
-  readonly queue: string;
-  readonly messages: readonly QueuedMessage[];
-}
 
 export interface ConsumerOptions extends Pick<StoreOptions, 'sums' | 'onError'> {
   readonly write: (batch: RecordBatch) => Promise<unknown>;

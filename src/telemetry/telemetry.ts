@@ -12,16 +12,17 @@
 //
 // Each batch has a name and counts once, however often it is sent. What an isolate has not flushed when it dies is lost:
 // at most one interval. This file decides when to flush.
-import type { CheckResult } from '../core/decision.ts';
-import type { RuleCheck } from '../core/matching/plan.ts';
 import type { IsolateReport } from '../core/ports/region.ts';
 import type { FlushRegion, Telemetry } from '../core/ports/telemetry.ts';
 import type { TelemetrySums } from '../core/telemetry/metrics.ts';
-import { createCollector } from './collect.ts';
+import { isRecent } from '../core/time.ts';
+import type { Collector } from './collect.ts';
 import type { Flush } from './flush.ts';
 
 export interface TelemetryOptions {
-  readonly collected: TelemetrySums;
+  /** Turns events into the sums below. */
+  readonly collector: Collector;
+  readonly collected: Pick<TelemetrySums, 'denials' | 'usage'>;
   readonly flush: Flush;
   /** By region: the state of this isolate's breaker. */
   readonly breakers: () => Readonly<Record<string, string>>;
@@ -40,8 +41,6 @@ export interface IsolateTelemetry extends Telemetry {
   flushMetrics(regions: readonly FlushRegion[]): Promise<void>;
   /** What this isolate reports about itself now. */
   report(): IsolateReport;
-  /** Adds the results of shadow rules that were counted after the response. */
-  shadowed(results: readonly CheckResult<RuleCheck>[]): void;
 }
 
 /** An isolate with this many requests flushes earlier, because the cost is small for each request. */
@@ -52,9 +51,8 @@ const BUSY_ROWS = 1_000;
 const LOST_MS = 5_000;
 
 export function createTelemetry(options: TelemetryOptions): IsolateTelemetry {
-  const { collected, flush, now, clockMs, everyMs, breakers, leased } = options;
+  const { collector, collected, flush, now, clockMs, everyMs, breakers, leased } = options;
   const { denials, usage } = collected;
-  const collector = createCollector({ ...collected, now, clockMs });
   let plannedAtMs: number | undefined;
   let flushedAtMs = now();
   let requests = 0;
@@ -95,13 +93,12 @@ export function createTelemetry(options: TelemetryOptions): IsolateTelemetry {
     },
     corrected: collector.corrected,
     answered: collector.answered,
-    shadowed: collector.shadowed,
     report,
     flushMetrics: (regions) => flush(regions, report(), 'metrics'),
     flush(regions, afterResponse) {
       const nowMs = now();
       if (isBusy(nowMs)) return afterResponse(run(regions));
-      const isPlanned = plannedAtMs !== undefined && Math.abs(nowMs - plannedAtMs) < everyMs + LOST_MS;
+      const isPlanned = plannedAtMs !== undefined && isRecent(plannedAtMs, nowMs, everyMs + LOST_MS);
       if (isPlanned) return;
       plannedAtMs = nowMs;
       afterResponse(runLater(regions, plannedAtMs));

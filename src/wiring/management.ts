@@ -4,112 +4,28 @@ import { type AdminServices, createAdminApp } from '../admin/app.ts';
 import { CHECK_ONLY, createGate, sessionsOf } from '../admin/auth.ts';
 import { createEndedSessions } from '../admin/session.ts';
 import { runSmoke } from '../admin/smoke.ts';
-import type { IsolateReport } from '../core/ports/region.ts';
-import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
 import type { Services } from '../gateway/services.ts';
 import { render } from '../http/internal-problems.ts';
 import { createPage } from '../page/page.tsx';
-import type { Client } from '../redis/client.ts';
 import { createMetricsStores } from '../redis/metrics-store.ts';
 import { readFreshRules } from '../rules/edge/fresh-rules.ts';
 import { withDeadline } from '../rules/edge/published.ts';
 import { type PublishOptions, publish } from '../rules/publishing/publish.ts';
-import { reconcile } from '../rules/publishing/reconcile.ts';
 import { createRuleReader } from '../rules/publishing/rule-reader.ts';
-import { createDatabase, type DatabaseOptions } from '../rules/tables/repository.ts';
-import { type AlertOptions, sendAlerts, type Webhook } from '../telemetry/alerts.ts';
+import { createDatabase } from '../rules/tables/repository.ts';
+import { type AlertOptions, sendAlerts } from '../telemetry/alerts.ts';
 import { PROMETHEUS_TYPE, pushOtlp, toPrometheus } from '../telemetry/exports.ts';
 import { readFleet } from '../telemetry/fleet.ts';
-import { createSubjects, type SubjectsOptions } from '../telemetry/flush.ts';
-import {
-  type ConsumerOptions,
-  createConsumer,
-  deleteOld,
-  type QueuedBatch,
-  type RetentionOptions,
-  readStoredMetrics,
-  storeBatch,
-} from '../telemetry/store.ts';
+import { createSubjects, type QueuedBatch } from '../telemetry/flush.ts';
+import { createConsumer, deleteOld, readStoredMetrics, storeBatch } from '../telemetry/store.ts';
+import type { IsolateTelemetry } from '../telemetry/telemetry.ts';
+import { type Core, reportTo } from './core.ts';
+import { MINUTE_MS, runCron } from './cron.ts';
+import type { DeploymentParts } from './deployment.ts';
 
-// The cron run, once a minute. It publishes the rules if Postgres has changed, however the change got there. It also
-// pushes metrics, sends failed alerts again, and deletes old records. Mostly there is nothing to do.
-
-const MINUTE_MS = 60_000;
-/** The cron run writes everything again once a day, long before announcements (3 days) and KV (30 days) expire. */
-const RENEWAL_MINUTES = 24 * 60;
-/** The cron run deletes rarely, because that wakes Postgres, and an hour does not matter for month-old records. */
-const DELETE_MINUTES = 60;
-
-export interface CronParts {
-  readonly publishing: PublishOptions;
-  /** How often Postgres is asked for changes. */
-  readonly databaseCheckMinutes: number;
-  /** Undefined: there is no telemetry. */
-  readonly telemetry?: CronTelemetry | undefined;
-}
-
-export interface CronTelemetry {
-  /** Deletes some of the old denials and usage. */
-  readonly deleteOld: () => Promise<unknown>;
-  /** Undefined if OTLP_URL is not set. */
-  readonly pushMetrics: (() => Promise<void>) | undefined;
-  /** Undefined if there is no webhook. */
-  readonly sendAlerts?: (() => Promise<unknown>) | undefined;
-  readonly onError: (error: unknown) => void;
-}
-
-/** Publishes rules first, so that a failure of another task cannot prevent it. */
-export async function runCron(parts: CronParts, scheduledTime: number): Promise<void> {
-  const minute = Math.floor(scheduledTime / MINUTE_MS);
-  try {
-    await publishChanges(parts, minute);
-  } finally {
-    await pushAndDelete(parts, minute);
-  }
-}
-
-async function pushAndDelete({ telemetry, databaseCheckMinutes }: CronParts, minute: number): Promise<void> {
-  if (!telemetry) return;
-  const { pushMetrics, sendAlerts, deleteOld, onError } = telemetry;
-  await pushMetrics?.().catch(onError);
-  // Only when Postgres is awake anyway.
-  if (minute % databaseCheckMinutes === 0) await sendAlerts?.().catch(onError);
-  if (minute % DELETE_MINUTES === 0) await deleteOld().catch(onError);
-}
-
-async function publishChanges(parts: CronParts, minute: number): Promise<void> {
-  const publication = await reconcile(parts.publishing, {
-    asksPostgres: minute % parts.databaseCheckMinutes === 0,
-    renews: minute % RENEWAL_MINUTES === 0,
-  });
-  if (!publication) return;
-  const { version, changed, ruleCount, rejected } = publication;
-  if (changed) console.log(JSON.stringify({ event: 'published', version, ruleCount }));
-  for (const row of rejected) console.warn(JSON.stringify({ event: 'rule-rejected', ...row }));
-}
-
-export interface ManagementOptions {
-  readonly postgres: DatabaseOptions;
-  readonly snapshots: SnapshotSource;
-  readonly admin: Omit<
-    AdminServices,
-    'database' | 'publish' | 'fleet' | 'rulesInForce' | 'smoke' | 'sessionSecret' | 'endedSessions'
-  >;
-  readonly publishing: Omit<PublishOptions, 'database' | 'reader'>;
-  /** How often Postgres is asked for changes. */
-  readonly databaseCheckMinutes: number;
-  readonly telemetry: ManagedTelemetry;
-}
-
-export interface ManagedTelemetry
-  extends Pick<ConsumerOptions, 'sums' | 'retrySeconds' | 'flush' | 'onError'>,
-    Omit<RetentionOptions, 'nowMs'> {
-  readonly clients: ReadonlyMap<string, Client>;
-  readonly subjects: SubjectsOptions;
-  /** This isolate's id, and its report about itself. */
-  readonly own: () => readonly [isolateId: string, report: IsolateReport];
-  readonly otlpUrl: string | undefined;
-  readonly webhook: Webhook | undefined;
+export interface ManagementOptions extends DeploymentParts {
+  readonly core: Core;
+  readonly telemetry: IsolateTelemetry;
 }
 
 export interface Management extends Pick<Services, 'admin' | 'adminRefusal' | 'page'> {
@@ -118,80 +34,72 @@ export interface Management extends Pick<Services, 'admin' | 'adminRefusal' | 'p
   consume(batch: QueuedBatch): Promise<void>;
 }
 
-/** Flushes sums itself, because an isolate that only runs the cron trigger has no responses. */
-async function sendAgain(options: AlertOptions, { flush }: ManagedTelemetry): Promise<void> {
-  let isCounted = true;
-  try {
-    isCounted = (await sendAlerts(options)) > 0;
-  } finally {
-    if (isCounted) await flush();
-  }
-}
-
-const toSmoke = ({ admin }: Pick<ManagementOptions, 'admin'>, { clients }: ManagedTelemetry) =>
-  admin.regions.flatMap(({ name, store }) => {
-    const client = clients.get(name);
-    return client ? [{ name, client, probe: store.probe }] : [];
-  });
-
 /** A scrape waits this long for the slowest region. A region without an answer is reported as down. */
 const READ_MS = 5_000;
 /** And this long for Postgres, if it is asked. Prometheus gives a scrape ten seconds. */
 const STORED_MS = 3_000;
+/** The longest first delay of a batch that could not be written. */
+const MOST_RETRY_SECONDS = 10;
 
-export function createManagement({
-  databaseCheckMinutes,
-  telemetry,
-  ...options
-}: ManagementOptions): Management {
-  const database = createDatabase(options.postgres);
-  const publishing = {
-    ...options.publishing,
+export function createManagement(options: ManagementOptions): Management {
+  const { config, core, collected, webhook, telemetry, now, onError } = options;
+  const { regions, deadlineMs, log, snapshots } = core;
+  const {
+    RULES: kv,
+    ADMIN_HOST: adminHost,
+    OTLP_URL: otlpUrl,
+    DATABASE_CHECK_MINUTES: checkMinutes,
+  } = config;
+  const { sums } = collected;
+  const reportAs = reportTo(log);
+  const database = createDatabase(options.database);
+  const publishing: PublishOptions = {
     database,
-    reader: createRuleReader(database, options.admin),
+    reader: createRuleReader(database, { origins: config.origins, now }),
+    kv,
+    now,
+    regions,
+    deployment: config.CF_VERSION_METADATA?.id,
+    onError: reportAs('publish-incomplete'),
   };
-  const { now } = options.admin;
-  const { otlpUrl, webhook } = telemetry;
-  const stores = createMetricsStores(telemetry.clients);
-  const fleet = () => {
-    const signal = AbortSignal.timeout(READ_MS);
-    return readFleet(stores, {
+  const stores = createMetricsStores(regions);
+  const fleet = () =>
+    readFleet(stores, {
       nowMs: now(),
-      deadlineMs: options.admin.deadlineMs,
-      signal,
-      own: telemetry.own(),
-      readStored: () => readStored(),
+      deadlineMs,
+      signal: AbortSignal.timeout(READ_MS),
+      own: [core.isolateId(), telemetry.report()],
+      readStored,
       // Postgres is awake in these minutes, because the cron run asks it.
-      readsStored: Math.floor(now() / 60_000) % databaseCheckMinutes === 0,
+      readsStored: Math.floor(now() / MINUTE_MS) % checkMinutes === 0,
     });
-  };
   /** Has time of its own: it begins when a region has used up the other. */
   const readStored = () =>
     withDeadline(AbortSignal.timeout(STORED_MS), readStoredMetrics(database)).catch((error) => {
-      telemetry.onError(error);
+      onError(error);
       return undefined;
     });
+  const flush = () => telemetry.flushMetrics(regions);
   const services = {
-    ...options.admin,
-    storedSubject: createSubjects(telemetry.subjects).stored,
-    sessionSecret: options.postgres.url,
+    ...core,
+    auth: { tokens: config.ADMIN_TOKENS, access: config.ADMIN_ACCESS, adminHost },
+    origins: config.origins,
+    ipv6Prefix: config.IPV6_PREFIX,
+    leasedOf: core.limiter.leasedOf,
+    storedSubject: createSubjects(options.subjects).stored,
+    sessionSecret: config.DATABASE_URL,
     endedSessions: createEndedSessions({ database, now }),
     database,
     fleet,
-    rulesInForce: () =>
-      readFreshRules({
-        snapshots: options.snapshots,
-        regions: options.publishing.regions,
-        deadlineMs: options.admin.deadlineMs,
-      }),
+    rulesInForce: () => readFreshRules({ snapshots, regions, deadlineMs }),
     publish: (how) => publish(publishing, how),
     smoke: () =>
       runSmoke({
-        ...options.admin,
-        adminHost: options.admin.auth.adminHost,
+        adminHost,
         database,
-        kv: publishing.kv,
-        regions: toSmoke(options, telemetry),
+        kv,
+        now,
+        regions: regions.map(({ name, client, store }) => ({ name, client, probe: store.probe })),
       }),
   } satisfies AdminServices;
   const sessions = sessionsOf(services);
@@ -214,14 +122,18 @@ export function createManagement({
       runCron(
         {
           publishing,
-          databaseCheckMinutes,
+          databaseCheckMinutes: checkMinutes,
           telemetry: {
-            deleteOld: () => deleteOld(database, { ...telemetry, nowMs: now() }),
+            deleteOld: () =>
+              deleteOld(database, {
+                eventsDays: config.EVENTS_DAYS,
+                usageDays: config.USAGE_DAYS,
+                nowMs: now(),
+              }),
             pushMetrics:
               otlpUrl === undefined ? undefined : async () => pushOtlp(otlpUrl, await fleet(), now()),
-            sendAlerts:
-              webhook && (() => sendAgain({ database, webhook, now, sums: telemetry.sums }, telemetry)),
-            onError: telemetry.onError,
+            sendAlerts: webhook && (() => sendAgain({ database, webhook, now, sums }, flush)),
+            onError,
           },
         },
         scheduledTime,
@@ -231,8 +143,22 @@ export function createManagement({
         headers: { 'Content-Type': PROMETHEUS_TYPE, 'Cache-Control': 'no-store' },
       }),
     consume: createConsumer({
-      ...telemetry,
-      write: (batch) => storeBatch({ ...telemetry, database, now }, batch),
+      sums,
+      flush,
+      onError,
+      // No later than the isolate would flush the next batch.
+      retrySeconds: Math.min(MOST_RETRY_SECONDS, Math.ceil(config.TELEMETRY_SECONDS)),
+      write: (batch) => storeBatch({ database, webhook, now, sums, onError }, batch),
     }),
   };
+}
+
+/** Flushes sums itself, because an isolate that only runs the cron trigger has no responses. */
+async function sendAgain(options: AlertOptions, flush: () => Promise<void>): Promise<void> {
+  let isCounted = true;
+  try {
+    isCounted = (await sendAlerts(options)) > 0;
+  } finally {
+    if (isCounted) await flush();
+  }
 }

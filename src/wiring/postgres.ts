@@ -2,26 +2,21 @@
 // usage if there is no queue. It is loaded on first use.
 import { sql } from 'drizzle-orm';
 import { findApiKey, findUser } from '../identity/caller-rows.ts';
-import type { CallerRows } from '../identity/directory.ts';
-import { createDatabase, type DatabaseOptions } from '../rules/tables/repository.ts';
+import { createDatabase } from '../rules/tables/repository.ts';
 import type { RecordBatch } from '../telemetry/flush.ts';
-import { type StoreOptions, storeBatch } from '../telemetry/store.ts';
+import { storeBatch } from '../telemetry/store.ts';
+import type { DeploymentParts } from './deployment.ts';
 
-export interface Postgres {
-  readonly callers: CallerRows;
-  /** Whether the batch was new. */
-  storeBatch(batch: RecordBatch): Promise<boolean>;
-  ping(): Promise<unknown>;
-}
-
-export function createPostgres(
-  options: DatabaseOptions,
-  telemetry: Omit<StoreOptions, 'database'>,
-): Postgres {
-  const database = createDatabase(options);
+export function createPostgres({ collected, webhook, now, onError, ...parts }: DeploymentParts) {
+  const database = createDatabase(parts.database);
+  const { sums } = collected;
   return {
-    callers: { key: (hash) => findApiKey(database, hash), user: (id) => findUser(database, id) },
-    storeBatch: (batch) => storeBatch({ ...telemetry, database }, batch),
+    callers: {
+      key: (hash: string) => findApiKey(database, hash),
+      user: (id: string) => findUser(database, id),
+    },
+    /** Resolves to whether the batch was new. */
+    storeBatch: (batch: RecordBatch) => storeBatch({ database, webhook, now, sums, onError }, batch),
     ping: () => database.execute(sql`select 1`),
   };
 }

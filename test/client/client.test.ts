@@ -1,7 +1,7 @@
 import { build } from 'esbuild';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { createFetch } from '../../src/client/client.ts';
 import { readingsOf, retryAfterMs } from '../../src/client/fields.ts';
+import { createFetch } from '../../src/client.ts';
 import { createLimitedServer } from './server.ts';
 
 const START_MS = 1_700_000_000_000;
@@ -160,7 +160,7 @@ describe('the client', () => {
 
   it('has at most 3 KB', async () => {
     vi.useRealTimers();
-    const entryPoints = [new URL('../../src/client/client.ts', import.meta.url).pathname];
+    const entryPoints = [new URL('../../src/client.ts', import.meta.url).pathname];
     const { outputFiles } = await build({
       entryPoints,
       bundle: true,

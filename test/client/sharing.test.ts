@@ -1,7 +1,7 @@
 // Twenty clients on one limit that know nothing of each other: they use it, and are hardly ever denied.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { createRandom } from '../../local/random.ts';
-import { createFetch } from '../../src/client/client.ts';
+import { createFetch } from '../../src/client.ts';
 import { createLimitedServer, type Limit } from './server.ts';
 
 const CLIENTS = 20;

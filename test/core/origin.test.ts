@@ -1,7 +1,7 @@
 // The three kinds of origin, and which of them are refused outside development.
 import { describe, expect, it } from 'vitest';
-import { originProblem, originProblemHere } from '../../src/authoring/route-schema.ts';
-import { parseOrigin } from '../../src/core/matching/origin-routes.ts';
+import { originProblem } from '../../src/authoring/route-schema.ts';
+import { originProblemHere, parseOrigin } from '../../src/core/matching/origin-routes.ts';
 
 const PRODUCTION = { allowsPrivate: false, allowsPlainHttp: false, services: ['API'] };
 const DEVELOPMENT = { allowsPrivate: true, allowsPlainHttp: true, services: [] };

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { packText, unpackText } from '../../src/core/digest.ts';
 import { encodeSnapshot } from '../../src/core/matching/stored-snapshot.ts';
-import { packText, unpackText } from '../../src/core/packed-text.ts';
 import { MAX_PACKED } from '../../src/rules/publishing/region-copies.ts';
 import { createRule } from '../rules/small-rules.ts';
 

@@ -8,8 +8,9 @@ function read<T>(reader: shape.Shape<T>, value: unknown) {
 }
 
 const place = shape.strictObject({
-  name: shape.matching(/^[a-z]+$/, 'must be small letters'),
+  name: shape.matching(/^[a-z]+$/, 'small letters'),
   height: shape.withDefault(shape.numberFrom(0, 9), 5),
+  isOn: shape.optional(shape.oneOf(['on', 'off'])),
   tags: shape.optional(shape.listOf(shape.text, 1)),
 });
 
@@ -21,18 +22,29 @@ describe('a shape', () => {
 
   it.each([
     [undefined, [{ pointer: 'at', detail: 'is missing' }]],
-    [null, [{ pointer: 'at', detail: 'must be an object' }]],
-    [[], [{ pointer: 'at', detail: 'must be an object' }]],
+    [null, [{ pointer: 'at', detail: 'must be an object, not null' }]],
+    [[], [{ pointer: 'at', detail: 'must be an object, not a list' }]],
     [{}, [{ pointer: 'at/name', detail: 'is missing' }]],
-    [{ name: 7 }, [{ pointer: 'at/name', detail: 'must be text' }]],
-    [{ name: 'A' }, [{ pointer: 'at/name', detail: 'must be small letters' }]],
-    [{ name: 'a', height: '5' }, [{ pointer: 'at/height', detail: 'must be a number' }]],
-    [{ name: 'a', height: Number.POSITIVE_INFINITY }, [{ pointer: 'at/height', detail: 'must be a number' }]],
-    [{ name: 'a', height: -1 }, [{ pointer: 'at/height', detail: 'Too small: expected number to be >=0' }]],
-    [{ name: 'a', height: 10 }, [{ pointer: 'at/height', detail: 'Too big: expected number to be <=9' }]],
-    [{ name: 'a', tags: 'x' }, [{ pointer: 'at/tags', detail: 'must be a list' }]],
+    [{ name: 7 }, [{ pointer: 'at/name', detail: 'must be text, not a number' }]],
+    [{ name: 'A' }, [{ pointer: 'at/name', detail: 'must be small letters, not "A"' }]],
+    [
+      { name: 'A'.repeat(16) },
+      [{ pointer: 'at/name', detail: 'must be small letters, not a text of 16 characters' }],
+    ],
+    [{ name: 'a', isOn: 'yes' }, [{ pointer: 'at/isOn', detail: 'must be "on" or "off", not "yes"' }]],
+    [
+      { name: 'a', height: '5' },
+      [{ pointer: 'at/height', detail: 'must be a number, not a text of 1 character' }],
+    ],
+    [
+      { name: 'a', height: Number.POSITIVE_INFINITY },
+      [{ pointer: 'at/height', detail: 'must be a number, not Infinity' }],
+    ],
+    [{ name: 'a', height: -1 }, [{ pointer: 'at/height', detail: 'must be from 0 to 9, not -1' }]],
+    [{ name: 'a', height: 10 }, [{ pointer: 'at/height', detail: 'must be from 0 to 9, not 10' }]],
+    [{ name: 'a', tags: 'x' }, [{ pointer: 'at/tags', detail: 'must be a list, not a text of 1 character' }]],
     [{ name: 'a', tags: [] }, [{ pointer: 'at/tags/0', detail: 'is missing' }]],
-    [{ name: 'a', tags: ['x', 1] }, [{ pointer: 'at/tags/1', detail: 'must be text' }]],
+    [{ name: 'a', tags: ['x', 1] }, [{ pointer: 'at/tags/1', detail: 'must be text, not a number' }]],
     [
       { name: 'a', x: 1, y: 2 },
       [
@@ -44,8 +56,8 @@ describe('a shape', () => {
     [
       { name: 'A', tags: [1], x: 1 },
       [
-        { pointer: 'at/name', detail: 'must be small letters' },
-        { pointer: 'at/tags/0', detail: 'must be text' },
+        { pointer: 'at/name', detail: 'must be small letters, not "A"' },
+        { pointer: 'at/tags/0', detail: 'must be text, not a number' },
         { pointer: 'at/x', detail: 'is not a field' },
       ],
     ],
@@ -62,7 +74,7 @@ describe('a shape', () => {
   it('reads records with any names', () => {
     expect(read(shape.recordOf(shape.text), { a: 'x' }).value).toEqual({ a: 'x' });
     expect(read(shape.recordOf(shape.text), { a: 1 }).errors).toEqual([
-      { pointer: 'at/a', detail: 'must be text' },
+      { pointer: 'at/a', detail: 'must be text, not a number' },
     ]);
     expect(read(shape.recordOf(shape.text), []).value).toBeUndefined();
   });
@@ -74,6 +86,6 @@ describe('a shape', () => {
     ['https://', undefined],
     [7, undefined],
   ])('reads %j as the URL %j', (value, url) => {
-    expect(read(shape.url(/^https:\/\//i, 'must be https'), value).value).toBe(url);
+    expect(read(shape.url(/^https:\/\//i, 'an https URL'), value).value).toBe(url);
   });
 });

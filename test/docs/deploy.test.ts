@@ -1,6 +1,7 @@
 // The guide to production and the page about cost: the commands that they show exist, and so do the targets of links.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { readVariables } from '../../local/variable-table.ts';
 
 const ROOT = new URL('../../', import.meta.url);
 const read = (path: string) => readFileSync(new URL(path, ROOT), 'utf8');
@@ -31,7 +32,9 @@ it('docs/deploy.md explains every command of weir', () => {
 });
 
 it('docs/deploy.md says how to rotate every secret of the Worker', () => {
-  const secrets = all(read('src/config/bindings.ts'), /\/\*\* Secret\.[^/]*\*\/\s+readonly (\w+)/g);
+  const secrets = readVariables()
+    .filter(({ text }) => text.startsWith('Secret.'))
+    .map(({ name }) => name);
   expect(secrets).toContain('REGIONS');
   const table = guide.slice(guide.indexOf('## Rotating secrets'), guide.indexOf('## The command line'));
   for (const name of secrets) expect(table).toContain(`\`${name}\``);

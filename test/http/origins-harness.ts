@@ -1,7 +1,8 @@
 // Origins of a test: routes in force, bindings, and a clock.
+
+import type { ServiceBinding } from '../../src/core/matching/origin-routes.ts';
 import { type OriginRoute, ROUTE_DEFAULTS } from '../../src/core/matching/origin-routes.ts';
 import { compileSnapshot } from '../../src/core/matching/snapshot.ts';
-import type { ServiceBinding } from '../../src/proxy/origins.ts';
 import { createOrigins } from '../../src/proxy/origins.ts';
 import { SILENT_LOG } from '../telemetry/silent.ts';
 

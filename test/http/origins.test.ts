@@ -1,11 +1,10 @@
 // The choice of an origin, loops, and the known health of each origin.
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import type { OriginRoute } from '../../src/core/matching/origin-routes.ts';
+import type { OriginRoute, ServiceBinding } from '../../src/core/matching/origin-routes.ts';
 import { compileOriginRoutes, hostOf } from '../../src/core/matching/origin-routes.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
 import { createLoopGuard } from '../../src/proxy/loop-guard.ts';
 import { createOriginHealth } from '../../src/proxy/origin-health.ts';
-import type { ServiceBinding } from '../../src/proxy/origins.ts';
 import { createOriginChooser, nameOfRoute, type OriginChooserOptions } from '../../src/proxy/origins.ts';
 import type { ProxyResult } from '../../src/proxy/proxy.ts';
 import { useOrigin } from '../local/origin-harness.ts';

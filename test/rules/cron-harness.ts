@@ -3,7 +3,7 @@ import { createMetricSums } from '../../src/core/telemetry/metrics.ts';
 import type { PublishOptions } from '../../src/rules/publishing/publish.ts';
 import { sendAlerts } from '../../src/telemetry/alerts.ts';
 import { deleteOld } from '../../src/telemetry/store.ts';
-import { type CronTelemetry, runCron } from '../../src/wiring/management.ts';
+import { type CronTelemetry, runCron } from '../../src/wiring/cron.ts';
 import { usePublishing } from './publish-harness.ts';
 
 const MINUTE_MS = 60_000;

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { versionOf } from '../../src/core/matching/stored-snapshot.ts';
 import { readRules } from '../../src/rules/edge/published.ts';
-import { runCron } from '../../src/wiring/management.ts';
+import { runCron } from '../../src/wiring/cron.ts';
 import { rounds } from '../rounds.ts';
 import { type Step, usePublishing } from './publish-harness.ts';
 

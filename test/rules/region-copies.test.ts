@@ -2,8 +2,8 @@
 // On a real KV that can lack, lose or damage keys, and a real Redis.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { publishedKey } from '../../src/core/counting/keys.ts';
+import { packText } from '../../src/core/digest.ts';
 import { encodeSnapshot } from '../../src/core/matching/stored-snapshot.ts';
-import { packText } from '../../src/core/packed-text.ts';
 import { formatAnnouncement } from '../../src/core/ports/region.ts';
 import type { Kv } from '../../src/rules/edge/published.ts';
 import { writeCallers, writeCurrent, writeRules } from '../../src/rules/edge/published.ts';

@@ -1,9 +1,11 @@
 // What telemetry may cost: Redis commands as Upstash bills them, counted by Redis itself.
+
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { MetricsBatch, MetricsStore } from '../../src/core/ports/region.ts';
 import { createTelemetrySums } from '../../src/core/telemetry/metrics.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createMetricsStore } from '../../src/redis/metrics-store.ts';
+import { createCollector } from '../../src/telemetry/collect.ts';
 import { createFlush, createSubjects } from '../../src/telemetry/flush.ts';
 import { createTelemetry } from '../../src/telemetry/telemetry.ts';
 import { startUpstash, type Upstash } from '../redis/lua-engine.ts';
@@ -46,6 +48,7 @@ async function flushed(requestsASecond: number): Promise<{ batches: MetricsBatch
   const breakers = () => ({ us: 'closed' });
   const leased = () => undefined;
   const telemetry = createTelemetry({
+    collector: createCollector({ ...collected, now, clockMs: now }),
     ...{ collected, flush, breakers, leased, everyMs: EVERY_MS, now, clockMs: now },
   });
   const regions = [{ name: 'us', breaker: { state: () => 'closed' } }];

@@ -8,7 +8,7 @@ import { createMetricsStores } from '../../src/redis/metrics-store.ts';
 import { OtlpError, pushOtlp, type toOtlp } from '../../src/telemetry/exports.ts';
 import { readFleet } from '../../src/telemetry/fleet.ts';
 import { deleteOld } from '../../src/telemetry/store.ts';
-import { type CronTelemetry, runCron } from '../../src/wiring/management.ts';
+import { type CronTelemetry, runCron } from '../../src/wiring/cron.ts';
 import { usePublishing } from '../rules/publish-harness.ts';
 
 const { before, createOptions, errors, regions, run, publishNow, addRule } = usePublishing();
@@ -49,9 +49,10 @@ interface Posted {
 describe('metrics', () => {
   const stores = () =>
     createMetricsStores(
-      new Map(
-        regions().map(({ name, gateway }) => [name, createClient({ url: gateway.url, token: 'token' })]),
-      ),
+      regions().map(({ name, gateway }) => ({
+        name,
+        client: createClient({ url: gateway.url, token: 'token' }),
+      })),
     );
   const pushTo = (url: string) => async () =>
     pushOtlp(

@@ -4,6 +4,7 @@ import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
 import type { MetricsBatch, MetricsStore } from '../../src/core/ports/region.ts';
 import type { DecidedRequest } from '../../src/core/ports/telemetry.ts';
 import { createTelemetrySums } from '../../src/core/telemetry/metrics.ts';
+import { createCollector } from '../../src/telemetry/collect.ts';
 import {
   createFlush,
   createSubjects,
@@ -60,6 +61,7 @@ export function openTelemetry({ isHashed = false, regions = ['us'] }: Situation 
   const breakers = () => state.breakers;
   const leased = () => ({ counters: 2, units: 30 });
   const telemetry = createTelemetry({
+    collector: createCollector({ ...collected, now, clockMs: now }),
     ...{ collected, flush, breakers, leased, everyMs: EVERY_MS, now, clockMs: now },
   });
   const flushRegions = regions.map((name) => ({

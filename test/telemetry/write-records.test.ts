@@ -3,8 +3,8 @@
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createMetricSums } from '../../src/core/telemetry/metrics.ts';
-import type { RecordBatch } from '../../src/telemetry/flush.ts';
-import { createConsumer, deleteOld, type QueuedMessage, storeBatch } from '../../src/telemetry/store.ts';
+import type { QueuedMessage, RecordBatch } from '../../src/telemetry/flush.ts';
+import { createConsumer, deleteOld, storeBatch } from '../../src/telemetry/store.ts';
 import { startDatabase, type TestDatabase } from '../rules/database.ts';
 
 const MINUTE_MS = Date.UTC(2030, 0, 1, 12, 30);

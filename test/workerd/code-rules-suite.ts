@@ -107,7 +107,7 @@ it('a region without a URL is named', async () => {
   const app = new Hono().use(weir({ regions: [{ url: '', token: 't' }], rules: [hello('/a')] }));
   app.onError((error) => new Response(error.message, { status: 500 }));
   const answer = await app.fetch(new Request('https://mine.test/a'), {}, createExecutionContext());
-  expect(await answer.text()).toContain('REGIONS/0/url: ');
+  expect(await answer.text()).toContain('regions/0/url: ');
 });
 
 it('health and quota answer, and there is no admin route', async () => {

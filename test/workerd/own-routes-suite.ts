@@ -1,7 +1,7 @@
 import { createExecutionContext, createScheduledController, waitOnExecutionContext } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Bindings } from '../../src/config/bindings.ts';
+import type { Bindings } from '../../src/config/variables.ts';
 import { parseAnnouncement } from '../../src/core/ports/region.ts';
 import worker from '../../src/worker.ts';
 import { admin, call, kv, sql, withFault } from './worker.ts';

@@ -57,6 +57,11 @@ export type Origin =
   | { readonly kind: 'service'; readonly name: string }
   | { readonly kind: 'pass' };
 
+/** Another Worker, which answers without a network call. */
+export interface ServiceBinding {
+  fetch(to: string | Request, init: RequestInit): Promise<Response>;
+}
+
 export interface OriginPolicy {
   /** Development: loopback and private addresses are origins, too. */
   readonly allowsPrivate: boolean;
@@ -76,6 +81,23 @@ export function parseOrigin(text: string): Origin | undefined {
   return url ? { kind: 'url', url: `${url.origin}${url.pathname}`.replace(/(?<!\/)\/+$/, '') } : undefined;
 }
 
+export const PLAIN_HTTP_PROBLEM =
+  'is plain http, which anybody on the way can read and change; PLAIN_HTTP=allow takes it';
+
+/** Why this deployment cannot use the origin, or undefined. Weir does not resolve names: only the text counts. */
+export function originProblemHere(
+  text: string,
+  { allowsPrivate, allowsPlainHttp, services }: OriginPolicy,
+): string | undefined {
+  const origin = parseOrigin(text);
+  if (origin?.kind === 'service' && !services.includes(origin.name))
+    return `names a service binding that this Worker does not have; it has ${services.join(', ') || 'none'}`;
+  if (origin?.kind !== 'url') return undefined;
+  if (!allowsPrivate && isPrivateHost(new URL(origin.url).hostname))
+    return 'is a loopback or private address, which Weir allows only in development (PRIVATE_ORIGINS)';
+  return allowsPlainHttp || origin.url.startsWith('https:') ? undefined : PLAIN_HTTP_PROBLEM;
+}
+
 /** Names of one machine or of a private network (RFC 6761, 6762, 8375; ICANN for `internal`). */
 const PRIVATE_NAMES = /(^|\.)(localhost|local|internal|intranet|lan|home\.arpa)$/;
 
@@ -87,7 +109,7 @@ export function withoutDots(host: string): string {
 }
 
 /** `hostname` comes from a parsed URL, which has normalised every spelling of an IPv4 address. */
-export function isPrivateHost(hostname: string): boolean {
+function isPrivateHost(hostname: string): boolean {
   const name = withoutDots(hostname);
   if (name.startsWith('[')) return isPrivateAddress(name.slice(1, -1));
   if (ipaddr.IPv4.isValidFourPartDecimal(name)) return isPrivateAddress(name);

@@ -95,7 +95,7 @@ export interface Published {
   readonly version: string;
 }
 
-/** See packed-text.ts. */
+/** See `packText` in digest.ts. */
 export interface PackedText extends Published {
   readonly packed: string;
 }

@@ -3,6 +3,8 @@
 // results decide, so no request waits for a failed region. The breaker has counters and times only: no timers, and no
 // promise shared between requests.
 
+import { isRecent } from '../time.ts';
+
 export type BreakerState = 'closed' | 'open' | 'half-open';
 
 /**
@@ -73,7 +75,7 @@ export function createBreaker({ random, onChange }: BreakerOptions): Breaker {
   const isOver = (nowMs: number) => nowMs >= openUntilMs || openUntilMs - nowMs > LONGEST_OPEN_MS;
 
   const grantProbe = (nowMs: number): Permit | undefined => {
-    const areLost = Math.abs(nowMs - probes.lastAtMs) >= PROBE_MS;
+    const areLost = !isRecent(probes.lastAtMs, nowMs, PROBE_MS);
     if (areLost) probes.granted = probes.succeeded;
     if (probes.granted >= PROBES) return undefined;
     probes.granted += 1;
@@ -95,7 +97,7 @@ export function createBreaker({ random, onChange }: BreakerOptions): Breaker {
     // From the oldest call to the newest.
     for (let i = next; i < next + SLIDING_COUNT; i += 1) {
       const place = i % SLIDING_COUNT;
-      if (Math.abs(nowMs - (endedAtMs[place] ?? 0)) >= SLIDING_MS) continue;
+      if (!isRecent(endedAtMs[place] ?? 0, nowMs, SLIDING_MS)) continue;
       recent += 1;
       failures += failed[place] ?? 0;
       inARow = failed[place] ? inARow + 1 : 0;
@@ -132,7 +134,7 @@ export function createBreaker({ random, onChange }: BreakerOptions): Breaker {
 
     isFresh(nowMs) {
       const last = (next + SLIDING_COUNT - 1) % SLIDING_COUNT;
-      return failed[last] === 0 && Math.abs(nowMs - (endedAtMs[last] ?? 0)) < FRESH_MS;
+      return failed[last] === 0 && isRecent(endedAtMs[last] ?? 0, nowMs, FRESH_MS);
     },
   };
 }

@@ -1,9 +1,9 @@
 // Reads the parts that an announcement names: from KV, or, if KV does not have them yet or they are damaged, from the
 // Redis of the region that announced them. A version is a digest, and every text is checked against it.
 
+import { unpackText } from '../../core/digest.ts';
 import type { Snapshot } from '../../core/matching/snapshot.ts';
 import { decodeSnapshot } from '../../core/matching/stored-snapshot.ts';
-import { unpackText } from '../../core/packed-text.ts';
 import { type CallerRevisions, decodeRevisions } from '../../core/ports/callers.ts';
 import {
   type Announcement,

@@ -1,7 +1,7 @@
 // Copies of the published parts in every region's Redis, beside the announcement. An isolate can read them at once,
 // while KV may take a minute to have them everywhere. They are a second source: nothing fails without them.
 
-import { packText } from '../../core/packed-text.ts';
+import { packText } from '../../core/digest.ts';
 import type { Announcement, PackedText, Published, RulesPointer } from '../../core/ports/region.ts';
 
 /** For one region. Short, because the announcement waits for it. */

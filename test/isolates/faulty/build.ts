@@ -8,7 +8,10 @@ import { ROOT, WORKER_BUILD } from '../../../local/worker-build.ts';
 
 /** The files on the way of a request, from the door to the origin. */
 const FILES = [
+  'src/wiring/core.ts',
+  'src/wiring/deployment.ts',
   'src/wiring/isolate.ts',
+  'src/wiring/library.ts',
   'src/hono.ts',
   'src/gateway/app.ts',
   'src/gateway/gateway.ts',
@@ -45,7 +48,7 @@ export function withFailingImports(file: string, source: string): string {
 const SERVICES = 'createApp(parts.services)';
 
 function withFailingServices(source: string): string {
-  if (!source.includes(SERVICES)) throw new Error(`src/wiring/isolate.ts does not say ${SERVICES}`);
+  if (!source.includes(SERVICES)) throw new Error(`src/wiring/core.ts does not say ${SERVICES}`);
   const wrapped = source.replace(SERVICES, 'createApp(__failingServices(parts.services))');
   return `import { failingServices as __failingServices } from '${RUNTIME}';\n${wrapped}`;
 }
@@ -60,7 +63,7 @@ const faulty: Plugin = {
       const contents = withFailingImports(file, source);
       return {
         loader: 'ts',
-        contents: file === 'src/wiring/isolate.ts' ? withFailingServices(contents) : contents,
+        contents: file === 'src/wiring/core.ts' ? withFailingServices(contents) : contents,
       };
     });
   },

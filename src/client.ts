@@ -1,7 +1,7 @@
 // A `fetch` that uses a limit without hitting it. It reads the RateLimit fields of responses, spaces the requests of
 // this process accordingly, and waits as long as Retry-After asks. It imports nothing else of Weir.
-import { readingsOf, retryAfterMs } from './fields.ts';
-import { type ClientPace, createPace } from './pace.ts';
+import { readingsOf, retryAfterMs } from './client/fields.ts';
+import { type ClientPace, createPace } from './client/pace.ts';
 
 export interface ClientOptions {
   /** Sends the requests; the global `fetch` if left out. */

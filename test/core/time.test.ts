@@ -1,6 +1,6 @@
 // The coarse cap: a fixed number of requests in each second, and not one more.
 import { expect, it } from 'vitest';
-import { createPerSecondBudget, type PerSecondBudget } from '../../src/core/per-second-budget.ts';
+import { createPerSecondBudget, type PerSecondBudget } from '../../src/core/time.ts';
 import { START_MS } from '../limiter/rule-checks.ts';
 
 /** How many of these attempts pass at one moment. */
