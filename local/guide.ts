@@ -29,7 +29,7 @@ ${keys.length > 0 ? tryTheDemo(workerUrl, stack.originUrl) : ''}  Health        
   Play a region     curl -i -H 'X-Weir-Region: ap' ${workerUrl}/hello
 ${keys.map(({ name, key }) => `  ${name.padEnd(24)}  curl -i -H 'X-API-Key: ${key}' ${workerUrl}/api/hello`).join('\n')}
   See the rules     curl -H 'Authorization: Bearer ${adminToken}' ${workerUrl}/_weir/admin/rules
-  Read about it     ${workerUrl}/_weir/admin/docs (any user name; the token is the password)
+  Read about it     ${workerUrl}/_weir/admin/docs (log in at the page first)
   Your own API      ORIGIN_URL=https://api.example.com npm run dev
 
   Redis             ${regions}

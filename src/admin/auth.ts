@@ -102,6 +102,8 @@ export function createGate(services: GateServices, sessions: Sessions = sessions
     return (await bySession(sessions, request)) ?? { kind: 'refused' };
   };
 
+  const unauthorized = (request: Request) => problem(UNAUTHORIZED, challengeTo(request, auth.adminHost));
+
   return async (request) => {
     if (!hasAdminCredentials(request, sessions.cookie)) return unauthorized(request);
     const address = request.headers.get('CF-Connecting-IP') ?? 'unknown';
@@ -179,12 +181,14 @@ function isFromAnotherSite({ headers, url }: Request): boolean {
   return !headers.has('Authorization') && origin !== null && origin !== new URL(url).origin;
 }
 
-/** Asks for the token only if a person opens the address in a browser. Scripts get no such prompt. */
-const challengeTo = ({ headers }: Request) => ({
-  'WWW-Authenticate': headers.get('Sec-Fetch-Mode') === 'navigate' ? 'Basic realm="weir"' : 'Bearer',
+/**
+ * Asks for the token only if a person opens the address in a browser. Scripts get no such prompt. On a host where
+ * requests are proxied nobody does: a browser gives the password to every path of the host that names the same realm.
+ */
+const challengeTo = ({ headers }: Request, adminHost: string | undefined) => ({
+  'WWW-Authenticate':
+    adminHost !== undefined && headers.get('Sec-Fetch-Mode') === 'navigate' ? 'Basic realm="weir"' : 'Bearer',
 });
-
-const unauthorized = (request: Request) => problem(UNAUTHORIZED, challengeTo(request));
 
 export const READ_ONLY: Problem = {
   status: 403,

@@ -154,17 +154,15 @@ export interface PageOptions {
 }
 
 export function createPage({ gate, sessions }: PageOptions): (request: Request) => Promise<Response> {
-  const csrfWithoutSession = (request: Request, name: string) =>
-    request.headers.has('Cf-Access-Jwt-Assertion') ? sessions.csrfOfAccess(name) : '';
-
-  const show = async (request: Request): Promise<Response> => {
-    if (isByScript(request)) return notOpened();
+  const show = async (opened: Request): Promise<Response> => {
+    if (isByScript(opened)) return notOpened();
+    const request = withoutPassword(opened);
     if (!hasAdminCredentials(request, sessions.cookie)) return document(request, renderLogIn());
     const actor = await gate(request);
     if (actor instanceof Response) return logInAgain(request, actor);
     const session = await sessions.read(request);
     const hasSession = session?.kind === 'open';
-    const csrf = hasSession ? session.csrf : await csrfWithoutSession(request, actor.name);
+    const csrf = hasSession ? session.csrf : await sessions.csrfOfAccess(actor.name);
     return document(request, renderFrame({ actor, csrf, hasSession }));
   };
 
@@ -203,6 +201,13 @@ export function createPage({ gate, sessions }: PageOptions): (request: Request) 
     if (isByScript(request)) return notOpened();
     return isFromAnotherSite(request) ? crossSite() : act(request);
   };
+}
+
+/** The browser may remember a password for this host, of Weir or of the API. The page's script could not use it. */
+function withoutPassword({ url, method, headers: given }: Request): Request {
+  const headers = new Headers(given);
+  headers.delete('Authorization');
+  return new Request(url, { method, headers });
 }
 
 /** Not a redirect, because the page shows the problem above the form. */
@@ -244,7 +249,7 @@ const POLICY = [
  */
 function openerPolicyFor({ headers }: Request): string {
   const agent = headers.get('User-Agent') ?? '';
-  const chrome = Number(/ Chrome\/(\d+)/.exec(agent)?.[1] ?? 0);
+  const chrome = Number(/Chrome\/(\d+)/.exec(agent)?.[1] ?? 0);
   const [, safari, update] = / Version\/(\d+)\.(\d+)[^(]* Safari\//.exec(agent) ?? [];
   const isKnown = chrome >= 131 || Number(safari ?? 0) * 100 + Number(update ?? 0) >= 1804;
   return isKnown ? 'noopener-allow-popups' : 'same-origin';

@@ -117,9 +117,15 @@ describe('tokens', () => {
     expect((await call(opened)).status).toBe(200);
   });
 
-  test('a browser that opens the page is asked for the token', async () => {
-    const response = await createGate().call({ headers: { 'Sec-Fetch-Mode': 'navigate' } });
-    expect(response.headers.get('WWW-Authenticate')).toBe('Basic realm="weir"');
+  test('a browser that opens the admin route is asked for the token, on a host where nothing is proxied', async () => {
+    const ask = async (adminHost?: string) => {
+      const { call } = createGate({ auth: { tokens: [admin], adminHost } });
+      const response = await call({ headers: { 'Sec-Fetch-Mode': 'navigate' } });
+      return response.headers.get('WWW-Authenticate');
+    };
+    expect(await ask('weir.test')).toBe('Basic realm="weir"');
+    // A proxied page could ask for the password of the same realm.
+    expect(await ask()).toBe('Bearer');
   });
 
   test.each([

@@ -286,6 +286,13 @@ describe('the page’s documents', () => {
     }
   });
 
+  it('ask for the token if the browser only remembers a password: no script could use that', async () => {
+    const headers = { Authorization: `Basic ${btoa(`anybody:${ALICE.token}`)}` };
+    const answer = await openIsolate().page(new Request(`${SITE}/_weir/`, { headers }));
+    expect(answer.status).toBe(200);
+    expect(await answer.text()).toContain('Admin token');
+  });
+
   it.each([
     [
       'Chrome 131',

@@ -8,14 +8,18 @@ export interface EvilOrigin extends AsyncDisposable {
   readonly seen: string[];
   /** The cookies that came with them. */
   readonly cookies: string[];
+  /** The `Authorization` headers that came with them. */
+  readonly credentials: string[];
 }
 
 export async function startEvilOrigin(): Promise<EvilOrigin> {
   const seen: string[] = [];
   const cookies: string[] = [];
+  const credentials: string[] = [];
   const server = createServer((request, response) => {
     seen.push(request.url ?? '');
     cookies.push(request.headers.cookie ?? '');
+    credentials.push(request.headers.authorization ?? '');
     answer(request, response);
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -24,6 +28,7 @@ export async function startEvilOrigin(): Promise<EvilOrigin> {
     url: `http://127.0.0.1:${port}`,
     seen,
     cookies,
+    credentials,
     async [Symbol.asyncDispose]() {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
@@ -31,13 +36,18 @@ export async function startEvilOrigin(): Promise<EvilOrigin> {
   };
 }
 
-/** `?set=COOKIE` sets a cookie, `?Cross-Origin-Opener-Policy=VALUE` that header. */
+/** `?set=COOKIE` sets a cookie, `?Cross-Origin-Opener-Policy=VALUE` that header, `?realm=NAME` asks for a password. */
 function answer(request: IncomingMessage, response: ServerResponse): void {
   const { pathname, searchParams } = new URL(request.url ?? '/', 'http://origin');
   const script = { '/attack.js': ATTACK, '/service-worker.js': SERVICE_WORKER }[pathname];
   const policy = searchParams.get('Cross-Origin-Opener-Policy');
   if (policy !== null) response.setHeader('Cross-Origin-Opener-Policy', policy);
   response.setHeader('Set-Cookie', searchParams.getAll('set'));
+  const realm = searchParams.get('realm');
+  if (realm !== null && request.headers.authorization === undefined) {
+    response.statusCode = 401;
+    response.setHeader('WWW-Authenticate', `Basic realm="${realm}"`);
+  }
   response.setHeader('Content-Type', script === undefined ? 'text/html' : 'text/javascript');
   response.end(
     script ?? '<!doctype html><title>A proxied page</title><body><script src="/attack.js"></script>',

@@ -190,6 +190,20 @@ describe('without ADMIN_HOST, on the host of the API', () => {
     },
   );
 
+  it('the origin cannot ask the browser for the token that a person has used as a password', async () => {
+    const httpCredentials = { username: 'anybody', password: TOKEN };
+    const context = await browser.newContext({ httpCredentials });
+    onTestFinished(() => context.close());
+    const page = await context.newPage();
+    for (const path of ['/admin/docs', '/metrics', '/health']) await page.goto(`${url}/_weir${path}`);
+    // What the person would type now. The browser asks only if it remembers no password for the realm.
+    await context.setHTTPCredentials({ username: 'another', password: 'password' });
+    await page.goto(`${url}/`);
+    origin.credentials.splice(0);
+    expect(await page.evaluate(`fetch('/?realm=weir').then(({ status }) => status)`)).toBe(200);
+    expect(origin.credentials.filter(Boolean)).toEqual([`Basic ${btoa('another:password')}`]);
+  });
+
   it('the origin cannot replace the session of a person, nor add a cookie for Weir’s paths', async () => {
     const context = await logIn(url);
     const before = await context.cookies(`${url}/_weir/`);
