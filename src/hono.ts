@@ -1,39 +1,24 @@
 // Weir inside another Worker: `app.use(weir())` limits the handlers after it and answers everything under /_weir. See
 // docs/library.md.
 import type { MiddlewareHandler } from 'hono';
-import type { RulesInCode } from './authoring/written-rule.ts';
 import type { LibraryBindings } from './config/variables.ts';
 import type { Caller } from './core/matching/caller.ts';
 import type { QueuedBatch } from './telemetry/flush.ts';
-import { createCodeIsolates, createLibrary, isolateWithPostgres } from './wiring/library.ts';
+import {
+  createCodeIsolates,
+  createLibrary,
+  isolateWithPostgres,
+  type LibraryOptions,
+} from './wiring/library.ts';
 
 export type { TierInCode, WrittenRule } from './authoring/written-rule.ts';
 export type { LibraryBindings } from './config/variables.ts';
 export type { Caller } from './core/matching/caller.ts';
+export type { LibraryOptions, LibraryRegion } from './wiring/library.ts';
 
 export interface WeirVariables {
   /** The caller, as far as Weir could verify it. */
   readonly weirCaller: Caller | undefined;
-}
-
-/** One Redis database, reached over Upstash's REST protocol. */
-export interface LibraryRegion {
-  readonly url: string;
-  readonly token: string;
-  /** `main` if left out. Several regions need names of their own. */
-  readonly name?: string;
-  /** The weight of the region when limits are split; 1 if left out. */
-  readonly share?: number;
-  /** The location. Required if there are several regions. */
-  readonly latitude?: number;
-  readonly longitude?: number;
-  readonly cluster?: boolean;
-  readonly serves?: readonly string[];
-}
-
-export interface LibraryOptions<Env extends object> extends RulesInCode {
-  /** Or a function of the Worker's bindings, to read secrets. */
-  readonly regions: readonly LibraryRegion[] | ((env: Env) => readonly LibraryRegion[]);
 }
 
 /** What a handler finds in its context. */

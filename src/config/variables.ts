@@ -277,14 +277,16 @@ function regionsShape(env: Env, httpUrl: Shape<string>) {
   const latitude = numberFrom(-90, 90);
   const longitude = numberFrom(-180, 180);
   const fields = {
+    /** `main` if left out. Several regions need names of their own. */
     name: withDefault(matching(/^[a-z0-9-]{1,32}$/, '1 to 32 of a-z, 0-9 and -'), 'main'),
     url: httpUrl,
     /** Undefined: the token is in a secret of its own (see `tokenVariableOf`). */
     token: optional(textFrom(1)),
-    /** 0: the region has no part of limits that are split by these shares. */
+    /** The weight of the region when limits are split; 0: it has no part of them. */
     share: withDefault(numberFrom(0), 1),
     /** A Redis Cluster: Weir makes one call for each subject, because a script can touch only one slot. */
     cluster: withDefault(flag, false),
+    /** The location. Required if there are several regions. */
     latitude,
     longitude,
     /** Requests that the region serves at any distance. */

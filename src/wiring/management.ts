@@ -16,23 +16,20 @@ import { createDatabase } from '../rules/tables/repository.ts';
 import { type AlertOptions, sendAlerts } from '../telemetry/alerts.ts';
 import { PROMETHEUS_TYPE, pushOtlp, toPrometheus } from '../telemetry/exports.ts';
 import { readFleet } from '../telemetry/fleet.ts';
-import { createSubjects, type QueuedBatch } from '../telemetry/flush.ts';
+import { createSubjects } from '../telemetry/flush.ts';
 import { createConsumer, deleteOld, readStoredMetrics, storeBatch } from '../telemetry/store.ts';
 import type { IsolateTelemetry } from '../telemetry/telemetry.ts';
 import { type Core, reportTo } from './core.ts';
 import { MINUTE_MS, runCron } from './cron.ts';
-import type { DeploymentParts } from './deployment.ts';
+import type { DeploymentParts, DeploymentServices } from './deployment.ts';
 
 export interface ManagementOptions extends DeploymentParts {
   readonly core: Core;
   readonly telemetry: IsolateTelemetry;
 }
 
-export interface Management extends Pick<Services, 'admin' | 'adminRefusal' | 'page'> {
-  runCron(scheduledTime: number): Promise<void>;
-  metrics(): Promise<Response>;
-  consume(batch: QueuedBatch): Promise<void>;
-}
+type Management = Pick<Services, 'admin' | 'adminRefusal' | 'page'> &
+  Omit<DeploymentServices, 'services'> & { metrics(): Promise<Response> };
 
 /** A scrape waits this long for the slowest region. A region without an answer is reported as down. */
 const READ_MS = 5_000;
