@@ -23,7 +23,7 @@ import type { Snapshot } from '../core/matching/snapshot.ts';
 import type { AttemptGuard } from '../core/ports/callers.ts';
 import type { CounterStore } from '../core/ports/region.ts';
 import type { WeightedRegion } from '../core/regions/parts.ts';
-import { ProblemError, render } from '../http/internal-problems.ts';
+import { ProblemError, render } from '../http/internal-requests.ts';
 import type { HowToPublish, Publication } from '../rules/publishing/publish.ts';
 import type { Database } from '../rules/tables/repository.ts';
 import type { Family } from '../telemetry/fleet.ts';

@@ -5,11 +5,15 @@ import type { MiddlewareHandler } from 'hono';
 import type { JWTPayload, JWTVerifyOptions } from 'jose';
 import { isSameText, textFromBase64 } from '../core/digest.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
-import { hasAdminCredentials, isByScript, isRead, parseAuthorization } from '../http/authorization.ts';
-import { render, tooManyAttempts, UNAUTHORIZED } from '../http/internal-problems.ts';
+import {
+  cookieIn,
+  hasAdminCredentials,
+  isByScript,
+  isRead,
+  parseAuthorization,
+} from '../http/credentials.ts';
+import { createTokenFinder, render, tooManyAttempts, UNAUTHORIZED } from '../http/internal-requests.ts';
 import { type Problem, problem } from '../http/problem.ts';
-import { cookieIn } from '../http/session-cookie.ts';
-import { createTokenFinder } from '../http/token-finder.ts';
 import { createKeyCache, verifyByKeys } from '../identity/jwks.ts';
 import type { AccessOptions, Actor, AdminEnv, AdminServices, AdminToken } from './app.ts';
 import { createAttemptGuard } from './failed-attempts.ts';
@@ -106,7 +110,7 @@ export function createGate(services: GateServices, sessions: Sessions = sessions
 
   return async (request) => {
     if (!hasAdminCredentials(request, sessions.cookie)) return unauthorized(request);
-    const address = request.headers.get('CF-Connecting-IP') ?? 'unknown';
+    const address = request.headers.get('CF-Connecting-IP');
     const verdict = await guardAttempt({ address, look: () => identify(request) });
     if (verdict.kind === 'waiting') return tooManyAttempts(verdict.waitMs);
     if (verdict.kind === 'unavailable') return render(ACCESS_UNAVAILABLE);

@@ -6,7 +6,7 @@ import * as z from 'zod';
 import { CALENDAR_WINDOWS } from '../core/counting/calendar.ts';
 import { capacityOf, drainMs, hasBurst } from '../core/counting/capacity.ts';
 import type { Outcome } from '../core/counting/check.ts';
-import type { Caller } from '../core/matching/caller.ts';
+import { type Caller, UNKNOWN_CALLER } from '../core/matching/caller.ts';
 import { countedIp } from '../core/matching/ip.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { ACTIONS } from '../core/matching/rule.ts';
@@ -18,8 +18,6 @@ import type { AdminServices } from './app.ts';
 
 // The caller.
 
-export const UNKNOWN = { ip: 'unknown', address: 'unknown' };
-
 export const shownCaller = z.strictObject({
   ip: z.string().nullable().describe('In the form in which it is counted. Null if not known.'),
   userId: z.string().nullable(),
@@ -29,7 +27,7 @@ export const shownCaller = z.strictObject({
 });
 
 export const toShownCaller = (caller: Caller, tier: string | undefined): z.infer<typeof shownCaller> => ({
-  ip: caller.ip === UNKNOWN.ip ? null : caller.ip,
+  ip: caller.ip === UNKNOWN_CALLER.ip ? null : caller.ip,
   userId: caller.userId ?? null,
   apiKeyId: caller.apiKeyId ?? null,
   tenantId: caller.tenantId ?? null,
@@ -115,9 +113,6 @@ export const toLeft = (outcome: Outcome | undefined): z.infer<typeof limitLeft> 
         retryAfterMs: outcome.retryAfterMs ?? null,
       }
     : null;
-
-/** A placeholder: looking takes no seat. */
-export const noSeat = () => '-'.repeat(16);
 
 /** For each check, what is left in all answering regions together; undefined if none answers. */
 export async function peekChecks(

@@ -7,6 +7,7 @@ import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { Answer, Check } from '../core/counting/check.ts';
 import { createBoundedCounters, runChecks } from '../core/counting/counters.ts';
 import { subjectKey } from '../core/counting/keys.ts';
+import { UNKNOWN_CALLER } from '../core/matching/caller.ts';
 import { countedIp } from '../core/matching/ip.ts';
 import type { AttemptGuard, Waiting } from '../core/ports/callers.ts';
 import type { CounterStore } from '../core/ports/region.ts';
@@ -64,11 +65,11 @@ const waiting = (waitMs: number): Waiting => ({ kind: 'waiting', waitMs });
 
 const waitOf = (answer: Answer | undefined): number => answer?.outcomes[0]?.retryAfterMs ?? 0;
 
-async function toCheck(address: string): Promise<Check> {
+async function toCheck(address: string | null): Promise<Check> {
   // Counts IPv6 by prefix, because one guesser may have a whole network.
-  const subject = countedIp(address)?.ip ?? 'unknown';
+  const { ip } = countedIp(address ?? '') ?? UNKNOWN_CALLER;
   return {
-    key: await subjectKey('ip', subject, 'admin'),
+    key: await subjectKey('ip', ip, 'admin'),
     id: 'failures',
     algorithm: 'fixed-window',
     limit: MAX_FAILURES,

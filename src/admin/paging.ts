@@ -2,7 +2,7 @@
 
 import * as z from 'zod';
 import { textFromBase64, textToBase64Url } from '../core/digest.ts';
-import { invalidRequest } from '../http/internal-problems.ts';
+import { invalidRequest } from '../http/internal-requests.ts';
 
 export const pageQuery = (most: number) => ({
   limit: z.coerce.number().int().min(1).max(most).default(50).describe('The size of a page.'),

@@ -2,7 +2,7 @@
 
 import type * as z from 'zod';
 import { type FieldError, NOT_A_FIELD } from '../core/shape.ts';
-import { ProblemError } from '../http/internal-problems.ts';
+import { ProblemError } from '../http/internal-requests.ts';
 import type { Problem } from '../http/problem.ts';
 
 export const notFound = (what: string) =>

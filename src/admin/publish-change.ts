@@ -1,6 +1,6 @@
 // Publishes after a change in Postgres, and collects the warnings for the person who made it.
 
-import { ProblemError } from '../http/internal-problems.ts';
+import { ProblemError } from '../http/internal-requests.ts';
 import type { Announced, Publication } from '../rules/publishing/publish.ts';
 import {
   inMebibytes,

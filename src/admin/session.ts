@@ -15,7 +15,7 @@ import {
   toBase64Url,
 } from '../core/digest.ts';
 import { number, object, type Shaped, text } from '../core/shape.ts';
-import { cookieIn, type SessionCookie, sessionCookieOf } from '../http/session-cookie.ts';
+import { cookieIn, type SessionCookie, sessionCookieOf } from '../http/credentials.ts';
 import { withDeadline } from '../rules/edge/published.ts';
 import type { Database } from '../rules/tables/repository.ts';
 import type { Actor, AdminToken } from './app.ts';

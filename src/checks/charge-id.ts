@@ -1,6 +1,5 @@
 // The id of the charges of a check. The id contains the charges themselves, signed. A service sends the id to give the
 // charges back, so Weir need not store them.
-import type { Borders } from '../core/counting/calendar.ts';
 import type { Check } from '../core/counting/check.ts';
 import {
   createSigner,
@@ -12,13 +11,11 @@ import {
   textToBase64Url,
   toBase64Url,
 } from '../core/digest.ts';
+import type { CallerIds } from '../core/matching/caller.ts';
 
 /** Whose usage a charge is, and of which rule. */
-export interface ChargeUsage {
+export interface ChargeUsage extends CallerIds {
   readonly ruleId: string;
-  readonly tenantId: string;
-  readonly userId: string;
-  readonly apiKeyId: string;
   /** Charges of one call with the same number are of the same subject. */
   readonly subject: number;
 }
@@ -31,39 +28,31 @@ export interface RegionCharge {
   readonly check: Check & { readonly chargedAtMs: number };
 }
 
-export interface ReadId {
-  /** The name under which the id is spent. It comes from what was signed, not from the text that somebody sent. */
-  readonly name: string;
-  readonly charges: readonly RegionCharge[];
-}
-
-export interface ChargeIds {
-  write(charges: readonly RegionCharge[]): Promise<string>;
-  /** Undefined if this text is not exactly an id that was signed with this secret. */
-  read(id: string): Promise<ReadId | undefined>;
-}
-
 /** 128 bits of the signature. */
 const SIGNATURE_BYTES = 16;
 
-export function createChargeIds(secret: string): ChargeIds {
+export function createChargeIds(secret: string) {
   const signAll = createSigner(secret);
   const sign = async (payload: string) =>
     toBase64Url((await signAll(`weir check ${payload}`)).slice(0, SIGNATURE_BYTES));
 
   return {
-    async write(charges) {
+    async write(charges: readonly RegionCharge[]): Promise<string> {
       // A random part, because two checks can charge the same at the same moment, and each has its own refund.
-      const payload = textToBase64Url(JSON.stringify([randomId(), ...charges.map(toFields)]));
+      const payload = textToBase64Url(JSON.stringify([randomId(), ...charges.map(toValues)]));
       return `${payload}.${await sign(payload)}`;
     },
-    async read(id) {
+    /**
+     * Undefined if this text is not exactly an id that was signed with this secret. The id is spent under `name`, which
+     * comes from what was signed, not from the text that somebody sent.
+     */
+    async read(id: string) {
       const parts = partsOfSigned(id);
       if (!parts) return undefined;
       const [payload, given] = parts;
       const signature = await sign(payload);
       if (!isSameText(signature, given)) return undefined;
-      const signed: readonly (string | Fields)[] = JSON.parse(textFromBase64(payload));
+      const signed: readonly (string | ChargeValues)[] = JSON.parse(textFromBase64(payload));
       return {
         name: toBase64Url(await digest('SHA-256', `${payload}.${signature}`)),
         // Ids of the version before have no random part.
@@ -73,72 +62,41 @@ export function createChargeIds(secret: string): ChargeIds {
   };
 }
 
-type Fields = [
-  region: string,
-  key: string,
-  id: string,
-  algorithm: Check['algorithm'],
-  limit: number,
-  windowMs: number,
-  cost: number,
-  chargedAtMs: number,
-  extra: number | null,
-  seatId: string | null,
-  borders?: Borders | null,
-  usage?:
-    | readonly [ruleId: string, tenantId: string, userId: string, apiKeyId: string, subject: number]
-    | null,
+// An id has the values alone, in this order. New fields come last, because ids live on when Weir is deployed.
+
+const CHECK_FIELDS = [
+  'key',
+  'id',
+  'algorithm',
+  'limit',
+  'windowMs',
+  'cost',
+  'chargedAtMs',
+  'extra',
+  'seatId',
+  'borders',
+] as const;
+const USAGE_FIELDS = ['ruleId', 'tenantId', 'userId', 'apiKeyId', 'subject'] as const;
+
+type ChargeValues = [region: string, ...check: unknown[]];
+
+const toValues = ({ region, check, usage }: RegionCharge): ChargeValues => [
+  region,
+  ...valuesOf(CHECK_FIELDS, check),
+  usage ? valuesOf(USAGE_FIELDS, usage) : null,
 ];
 
-const toFields = ({ region, check, usage }: RegionCharge): Fields => [
-  region,
-  check.key,
-  check.id,
-  check.algorithm,
-  check.limit,
-  check.windowMs,
-  check.cost,
-  check.chargedAtMs,
-  check.extra ?? null,
-  check.seatId ?? null,
-  check.borders ?? null,
-  usage ? [usage.ruleId, usage.tenantId, usage.userId, usage.apiKeyId, usage.subject] : null,
-];
+function toCharge([region, ...values]: ChargeValues): RegionCharge {
+  const usage = values[CHECK_FIELDS.length];
+  return {
+    region,
+    usage: Array.isArray(usage) ? fromValues<ChargeUsage>(USAGE_FIELDS, usage) : undefined,
+    check: fromValues(CHECK_FIELDS, values),
+  };
+}
 
-const toCharge = ([
-  region,
-  key,
-  id,
-  algorithm,
-  limit,
-  windowMs,
-  cost,
-  chargedAtMs,
-  extra,
-  seatId,
-  borders,
-  usage,
-]: Fields): RegionCharge => ({
-  region,
-  usage: usage
-    ? {
-        ruleId: usage[0],
-        tenantId: usage[1],
-        userId: usage[2],
-        apiKeyId: usage[3],
-        subject: usage[4],
-      }
-    : undefined,
-  check: {
-    key,
-    id,
-    algorithm,
-    limit,
-    windowMs,
-    cost,
-    chargedAtMs,
-    extra: extra ?? undefined,
-    seatId: seatId ?? undefined,
-    borders: borders ?? undefined,
-  },
-});
+const valuesOf = <T>(fields: readonly (keyof T)[], of: T): unknown[] =>
+  fields.map((field) => of[field] ?? null);
+
+const fromValues = <T>(fields: readonly (keyof T)[], values: readonly unknown[]): T =>
+  Object.fromEntries(fields.map((field, i) => [field, values[i] ?? undefined])) as T;

@@ -1,19 +1,38 @@
 // Checks without a request: other services (queues, cron jobs, back-ends) limit themselves by the same rules and
-// counters. A service can give back or settle the charges once, by the id in the answer.
+// counters.
+//
+// # What the room promises
+//
+// A call is decided as a request is: all its checks are charged, or none. The answer has an id, by which the service can
+// give the charges back, or correct them to the real cost, once and within a day. Calls with one idempotency key are
+// charged once and get one answer. A service learns exactly what is wrong with a call.
+//
+// # In what order a call is handled
+//
+//  1. route.ts lets in tokens that may check, by HTTP. Calls by RPC (rpc.ts) come straight here.
+//  2. call.ts reads the call, and plans its checks by the rules in force. If the call does not fit them, newer rules are
+//     looked for, once.
+//  3. The limiter decides, and the decision is reported as that of a request.
+//  4. charge-id.ts writes the charges into the id of the answer, signed. A region keeps records of ids and keys.
+//
+// quota.ts is apart: it shows callers their own limits.
+//
+// # What must never be
+//
+// A charge is given back twice. Two calls with one key are both charged. A leased unit pays for a check: another isolate
+// could not give it back.
 
-import { type Decision, decisiveResult, denyingResults, resultsOf } from '../core/decision.ts';
+import { type Decision, decisiveResult, delayOf, denyingResults, resultsOf } from '../core/decision.ts';
 import { digest, randomId, toBase64Url } from '../core/digest.ts';
-import type { Caller } from '../core/matching/caller.ts';
+import { idsOf } from '../core/matching/caller.ts';
 import { ownIdOf, type RuleCheck } from '../core/matching/plan.ts';
 import type { CheckRecords } from '../core/ports/region.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { centralRegionOf, type WeightedRegion } from '../core/regions/parts.ts';
-import type { FieldError } from '../core/shape.ts';
-import { incidentOf, report } from '../gateway/decision-report.ts';
+import { incidentOf, report } from '../gateway/headers.ts';
 import type { Services } from '../gateway/services.ts';
-import { waitOf } from '../gateway/throttle.ts';
 import { attempt } from '../http/guard.ts';
-import { invalidBody, ProblemError } from '../http/internal-problems.ts';
+import { invalidBody, ProblemError } from '../http/internal-requests.ts';
 import {
   AMENDMENTS,
   atEachStore,
@@ -24,53 +43,27 @@ import {
 } from '../limiter/ledger.ts';
 import { type DecisionRequest, DoesNotFit, type MakePlan } from '../limiter/limiter.ts';
 import type { Regions } from '../limiter/region-calls.ts';
-import { createRulesRefresh, type Refreshed } from '../limiter/rules-refresh.ts';
-import { createChargeIds, type RegionCharge } from './charge-id.ts';
-import type { CheckAnswer, ReadCall } from './messages.ts';
-import { type PlannedCheck, planChecks } from './plan.ts';
+import { createRulesRefresh } from '../limiter/rules-refresh.ts';
+import {
+  type CheckAnswer,
+  type PlannedCheck,
+  planChecks,
+  type ReadCall,
+  readCall,
+  readKeyHeader,
+  readRefund,
+  readSettlement,
+} from './call.ts';
+import { type ChargeUsage, createChargeIds, type RegionCharge } from './charge-id.ts';
 
-// Whose usage the charges of a call are. One call can have checks of several subjects, and several checks of one.
-
-/** A subject that a call names, in one or several of its checks. */
-export interface Subject {
-  readonly caller: Caller;
-  has(check: RuleCheck): boolean;
-}
-
-export function subjectsOf(planned: readonly PlannedCheck[]): Subject[] {
-  const groups = Map.groupBy(planned, ({ caller: { ip, tenantId, userId, apiKeyId } }) =>
-    JSON.stringify([ip, tenantId, userId, apiKeyId]),
-  );
-  return [...groups.values()].flatMap((ofSubject) => {
-    const names = new Set(ofSubject.map(({ check }) => counterOf(check)));
-    return ofSubject
-      .slice(0, 1)
-      .map(({ caller }) => ({ caller, has: (check) => names.has(counterOf(check)) }));
-  });
-}
-
-/** Regions count copies of a check, some as stand-ins, so a check is found by the rule's own counter. */
-export const counterOf = (check: RuleCheck) => `${check.key} ${ownIdOf(check)}`;
-
-/** Shadow rules leave no usage. */
-export function usageOf(check: RuleCheck, subjects: readonly Subject[]): RegionCharge['usage'] {
-  const subject = subjects.findIndex(({ has }) => has(check));
-  const caller = subjects[subject]?.caller;
-  if (!caller || check.isShadow) return undefined;
-  const { tenantId = '', userId = '', apiKeyId = '' } = caller;
-  return { ruleId: check.rule.id, tenantId, userId, apiKeyId, subject };
-}
-
-export interface CheckServices
-  extends Pick<
-    Services,
-    'deadlineMs' | 'incidentCounts' | 'limiter' | 'log' | 'now' | 'regions' | 'snapshots' | 'telemetry'
-  > {
-  readonly ipv6Prefix: number;
-  readonly check: CheckOptions;
+/** A token that may check: role `check` or `admin`. */
+export interface CheckToken {
+  readonly token: string;
+  readonly role: 'admin' | 'read' | 'check';
 }
 
 export interface CheckOptions {
+  readonly tokens: readonly CheckToken[];
   /** Signs the ids of charges. */
   readonly secret: string;
   /** Each region keeps its own records of checks. */
@@ -81,23 +74,35 @@ export interface CheckContext {
   /** Nearest first. */
   readonly regions: Regions;
   readonly afterResponse: AfterResponse;
+  /** The header with an idempotency key. It applies if the call names no key. */
+  readonly keyHeader?: string | null;
 }
 
+/** All methods take what a service has sent, and throw a ProblemError that says what is wrong with it. */
 export interface Checks {
-  check(call: ReadCall, asked: CheckContext): Promise<CheckAnswer>;
-  /** Gives all charges back. Throws a ProblemError if the id was used before or is too old. */
-  refund(id: string, asked: CheckContext): Promise<void>;
+  check(call: unknown, asked: CheckContext): Promise<CheckAnswer>;
+  /** Gives all charges back. Throws if the id was used before or is too old. */
+  refund(body: unknown, asked: CheckContext): Promise<void>;
   /** Brings every charge to this cost, and gives seats back. Throws as `refund` does. */
-  settle(id: string, cost: number, asked: CheckContext): Promise<void>;
+  settle(body: unknown, asked: CheckContext): Promise<void>;
+}
+
+const checksOf = new WeakMap<Services, Checks>();
+
+/** The checks of an isolate, for the route and for service bindings. */
+export function serviceChecks(services: Services): Checks {
+  const made = checksOf.get(services) ?? createChecks(services);
+  checksOf.set(services, made);
+  return made;
 }
 
 /** Only the service that called waits for these calls, so they may take long. */
-const SETTLE_MS = 5_000;
+const inTime = () => AbortSignal.timeout(5_000);
 const PENDING = 'pending';
 /** How long a service can give a charge back. The record that an id was spent is kept longer. */
 const RETURNABLE_MS = 24 * 3_600_000;
 
-export function createChecks(services: CheckServices): Checks {
+export function createChecks(services: Services): Checks {
   const { limiter, log, now, deadlineMs, telemetry } = services;
   const ids = createChargeIds(services.check.secret);
   const refresh = createRulesRefresh(services);
@@ -119,15 +124,15 @@ export function createChecks(services: CheckServices): Checks {
     const request = { regions, operation, ledger, afterResponse } as const;
     let planned: readonly PlannedCheck[] = [];
     const decision = await decideBy(request, async ({ snapshot }) => {
-      const options = { ipv6Prefix: services.ipv6Prefix, nowMs: now(), seatId: randomId };
+      const options = { ipv6Prefix: services.identity.ipv6Prefix, nowMs: now(), seatId: randomId };
       const { checks, errors } = await planChecks(snapshot, call, options);
       if (errors.length > 0) throw new DoesNotFit(snapshot, errors);
       planned = checks;
       return { kind: 'checks', checks: checks.map(({ check }) => check) };
     });
     const subjects = subjectsOf(planned);
-    if (!call.isPeek) attempt(log, tell, decision, subjects, { regions, afterResponse, startedAtMs });
-    return toAnswer(decision, planned, await idOf(ledger, decision, subjects));
+    if (!call.isPeek) attempt(log, tell, decision, subjects, startedAtMs, { regions, afterResponse });
+    return toAnswer(decision, planned, decision.allowed ? await idOf(ledger, subjects) : null);
   };
 
   /** If the call does not fit the rules, looks once for newer ones that it fits. */
@@ -136,7 +141,9 @@ export function createChecks(services: CheckServices): Checks {
       return await limiter.decide(request, plan);
     } catch (error) {
       if (!(error instanceof DoesNotFit)) throw error;
-      expectNewer(error.errors, mayRefresh ? await refresh(error.snapshot, request) : 'same');
+      const found = mayRefresh ? await refresh(error.snapshot, request) : 'same';
+      if (found === 'same') throw invalidBody(error.errors);
+      if (found === 'unknown') throw new ProblemError({ ...OLD_RULES, errors: error.errors });
       return decideBy(request, plan, false);
     }
   };
@@ -144,32 +151,29 @@ export function createChecks(services: CheckServices): Checks {
   /** Counts the call as the gateway counts a request. */
   const tell = (
     decision: Decision,
-    subjects: readonly Subject[],
-    { regions, afterResponse, startedAtMs }: CheckContext & { readonly startedAtMs: number },
+    subjects: Subjects,
+    startedAtMs: number,
+    { regions, afterResponse }: CheckContext,
   ) => {
     const region = regions[0].name;
-    const incident = incidentOf(decision, undefined);
+    const incident = incidentOf(decision);
     report(services, region, decision, incident);
-    const results = Map.groupBy(resultsOf(decision), ({ check }) => subjects.find(({ has }) => has(check)));
+    const results = Map.groupBy(resultsOf(decision), ({ check }) => subjectOf(check, subjects));
     telemetry.checked({
       ...{ decision, incident, region, startedAtMs },
-      subjects: subjects.map((one) => ({ caller: one.caller, results: results.get(one) ?? [] })),
+      subjects: subjects.map(([{ caller }], i) => ({ caller, results: results.get(i) ?? [] })),
     });
     telemetry.flush(regions, afterResponse);
   };
 
-  const idOf = async (
-    ledger: Ledger,
-    { allowed }: Decision,
-    subjects: readonly Subject[],
-  ): Promise<string | null> => {
-    const charges = ledger.charges.flatMap(({ store, check, chargedAtMs }): RegionCharge[] => {
+  const idOf = async ({ charges }: Ledger, subjects: Subjects): Promise<string | null> => {
+    const made = charges.flatMap(({ store, check, chargedAtMs }): RegionCharge[] => {
       const region = services.regions.find((one) => one.store === store);
       return region && chargedAtMs !== undefined
         ? [{ region: region.name, check: { ...check, chargedAtMs }, usage: usageOf(check, subjects) }]
         : [];
     });
-    return allowed && charges.length > 0 ? ids.write(charges) : null;
+    return made.length > 0 ? ids.write(made) : null;
   };
 
   /** Corrects the usage that was noted for these charges. Seats are no units: they were used. */
@@ -178,15 +182,15 @@ export function createChecks(services: CheckServices): Checks {
     realCost: number,
     { regions, afterResponse }: CheckContext,
   ) => {
-    const spent = charges.filter(({ check, usage }) => usage && check.seatId === undefined);
-    for (const [, ofSubject] of Map.groupBy(spent, ({ usage }) => usage?.subject)) {
-      const [first] = ofSubject;
-      if (!first?.usage) continue;
-      const { tenantId, userId, apiKeyId } = first.usage;
+    const spent = charges.flatMap(({ check, usage }) =>
+      usage && check.seatId === undefined ? [{ ...usage, ...check }] : [],
+    );
+    for (const [first, ...others] of groupsOf(spent, ({ subject }) => subject)) {
+      const { tenantId, userId, apiKeyId, chargedAtMs } = first;
       // A rule with several limits has made several charges.
-      const byRule = new Map(ofSubject.map(({ check, usage }) => [usage?.ruleId ?? '', check.cost]));
+      const byRule = new Map([first, ...others].map(({ ruleId, cost }) => [ruleId, cost]));
       telemetry.corrected({
-        ...{ tenantId, userId, apiKeyId, chargedAtMs: first.check.chargedAtMs },
+        ...{ tenantId, userId, apiKeyId, chargedAtMs },
         charges: [...byRule].map(([ruleId, cost]) => ({ ruleId, cost, realCost })),
       });
     }
@@ -202,7 +206,7 @@ export function createChecks(services: CheckServices): Checks {
       records.claim(name, `${said} ${PENDING}`, AbortSignal.timeout(deadlineMs)),
     );
     if (known !== undefined) return answerOf(known, said);
-    const drop = () => records.drop(name, AbortSignal.timeout(SETTLE_MS));
+    const drop = () => records.drop(name, inTime());
     const answer = await decide(call, asked).catch(async (error: unknown) => {
       await drop().catch(() => {});
       throw error;
@@ -210,11 +214,7 @@ export function createChecks(services: CheckServices): Checks {
     // The call was not counted, so the client may try again.
     if (answer.degraded !== null) await drop().catch(() => {});
     else {
-      const written = records.write(
-        name,
-        `${said} ${JSON.stringify(answer)}`,
-        AbortSignal.timeout(SETTLE_MS),
-      );
+      const written = records.write(name, `${said} ${JSON.stringify(answer)}`, inTime());
       asked.afterResponse(written.catch((error) => log.error('charge-not-settled', error)));
       await written.catch(() => {});
     }
@@ -232,9 +232,9 @@ export function createChecks(services: CheckServices): Checks {
     const name = `id:${read.name}`;
     // Where the id says that it was charged. A region chosen by shares would change with them, and forget the id.
     const records = recordsIn(first.region) ?? recordsOf(name);
-    const known = await available(() => records.claim(name, 'spent', AbortSignal.timeout(SETTLE_MS)));
+    const known = await available(() => records.claim(name, 'spent', inTime()));
     if (known !== undefined) throw badId(409, 'check-spent', 'was refunded or settled before');
-    await available(() => records.write(name, 'spent', AbortSignal.timeout(SETTLE_MS)));
+    await available(() => records.write(name, 'spent', inTime()));
     return charges;
   };
 
@@ -246,51 +246,63 @@ export function createChecks(services: CheckServices): Checks {
     });
 
   const amend = (operation: 'refund' | 'settle', charges: readonly PastCharge[]) =>
-    atEachStore(charges, (store, some) =>
-      available(() => AMENDMENTS[operation](store, some, AbortSignal.timeout(SETTLE_MS))),
+    atEachStore(charges, (store, some) => available(() => AMENDMENTS[operation](store, some, inTime())));
+
+  /** Also gives seats back: the id can be used once, so nothing could do it later. */
+  const bringToCost = async (id: string, cost: number, asked: CheckContext) => {
+    const charges = await spend(id);
+    const { seats = [], units = [] } = Object.groupBy(toPastCharges(charges), ({ check }) =>
+      check.seatId === undefined ? 'units' : 'seats',
     );
+    const { added, refunded } = settlementOf(units, cost);
+    await amend('settle', added);
+    await amend('refund', [...refunded, ...seats]);
+    attempt(log, correct, charges, cost, asked);
+  };
 
   return {
-    check: (call, asked) =>
-      call.idempotencyKey === undefined || call.isPeek
-        ? decide(call, asked)
-        : decideOnce(call.idempotencyKey, call, asked),
-    async refund(id, asked) {
-      const charges = await spend(id);
-      await amend('refund', toPastCharges(charges));
-      attempt(log, correct, charges, 0, asked);
+    async check(body, asked) {
+      const call = readCall(body);
+      const key = call.idempotencyKey ?? readKeyHeader(asked.keyHeader ?? null);
+      return key === undefined || call.isPeek ? decide(call, asked) : decideOnce(key, call, asked);
     },
-    async settle(id, cost, asked) {
-      const charges = await spend(id);
-      const { seats = [], units = [] } = Object.groupBy(toPastCharges(charges), ({ check }) =>
-        check.seatId === undefined ? 'units' : 'seats',
-      );
-      const { added, refunded } = settlementOf(units, cost);
-      await amend('settle', added);
-      // The id can be used once, so nothing could give the seats back later.
-      await amend('refund', [...refunded, ...seats]);
-      attempt(log, correct, charges, cost, asked);
+    refund: async (body, asked) => bringToCost(readRefund(body).id, 0, asked),
+    async settle(body, asked) {
+      const { id, cost } = readSettlement(body);
+      await bringToCost(id, cost, asked);
     },
   };
 }
 
-/** Throws unless there are newer rules, by which the call may be valid. */
-function expectNewer(errors: readonly FieldError[], refreshed: Refreshed): void {
-  if (refreshed === 'same') throw invalidBody(errors);
-  if (refreshed === 'unknown')
-    throw new ProblemError(
-      {
-        status: 503,
-        code: 'rules-unavailable',
-        title: 'The rules may be old',
-        detail: 'No region confirms the rules of this isolate, or newer ones cannot be loaded.',
-        errors,
-      },
-      RETRY,
-    );
-}
+// Whose usage the charges of a call are. One call can have checks of several subjects, and several checks of one.
 
-const RETRY = { 'Retry-After': '1' };
+/** The checks of each subject that a call names. */
+type Subjects = readonly (readonly [PlannedCheck, ...PlannedCheck[]])[];
+
+export const subjectsOf = (planned: readonly PlannedCheck[]): Subjects =>
+  groupsOf(planned, ({ caller: { ip, tenantId, userId, apiKeyId } }) =>
+    JSON.stringify([ip, tenantId, userId, apiKeyId]),
+  );
+
+const groupsOf = <T>(all: readonly T[], keyOf: (one: T) => unknown) =>
+  [...Map.groupBy(all, keyOf).values()] as unknown as readonly (readonly [T, ...T[]])[];
+
+/** Regions count copies of a check, some as stand-ins, so a check is found by the rule's own counter. */
+const isOf =
+  (counted: RuleCheck) =>
+  ({ check }: PlannedCheck): boolean =>
+    check.key === counted.key && check.id === ownIdOf(counted);
+
+const subjectOf = (check: RuleCheck, subjects: Subjects): number =>
+  subjects.findIndex((checks) => checks.some(isOf(check)));
+
+/** Shadow rules leave no usage. */
+export function usageOf(check: RuleCheck, subjects: Subjects): ChargeUsage | undefined {
+  const subject = subjectOf(check, subjects);
+  const [planned] = subjects[subject] ?? [];
+  if (!planned || check.isShadow) return undefined;
+  return { ruleId: check.rule.id, ...idsOf(planned.caller), subject };
+}
 
 const badId = (status: number, code: string, detail: string) =>
   new ProblemError({
@@ -300,58 +312,60 @@ const badId = (status: number, code: string, detail: string) =>
     errors: [{ pointer: '#/id', detail }],
   });
 
+const OLD_RULES = {
+  status: 503,
+  code: 'rules-unavailable',
+  title: 'The rules may be old',
+  detail: 'No region confirms the rules of this isolate, or newer ones cannot be loaded.',
+  'retry-after': 1,
+};
+
 async function available<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
     if (error instanceof ProblemError) throw error;
-    throw new ProblemError(
-      {
-        status: 503,
-        code: 'counters-unavailable',
-        title: 'Redis does not answer',
-        detail: 'A region that this call needs did not answer.',
-      },
-      RETRY,
-    );
+    throw new ProblemError({
+      status: 503,
+      code: 'counters-unavailable',
+      title: 'Redis does not answer',
+      detail: 'A region that this call needs did not answer.',
+      'retry-after': 1,
+    });
   }
 }
 
 function answerOf(known: string, said: string): CheckAnswer {
   const blank = known.indexOf(' ');
+  const rest = known.slice(blank + 1);
   if (known.slice(0, blank) !== said)
     throw new ProblemError({
       status: 422,
       code: 'idempotency-key-reused',
       title: 'The idempotency key was used for another call',
     });
-  const rest = known.slice(blank + 1);
   if (rest === PENDING)
-    throw new ProblemError(
-      {
-        status: 409,
-        code: 'in-progress',
-        title: 'The first call with this idempotency key is still in progress',
-      },
-      RETRY,
-    );
+    throw new ProblemError({
+      status: 409,
+      code: 'in-progress',
+      title: 'The first call with this idempotency key is still in progress',
+      'retry-after': 1,
+    });
   return JSON.parse(rest) as CheckAnswer;
 }
 
 function toAnswer(decision: Decision, planned: readonly PlannedCheck[], id: string | null): CheckAnswer {
   const results = resultsOf(decision);
   const decisive = decisiveResult(denyingResults(results));
-  const subjectOf = (counted: RuleCheck) =>
-    planned.find(({ check }) => counterOf(check) === counterOf(counted))?.subject ?? null;
   return {
     allowed: decision.allowed,
     id,
     retryAfterMs: (!decision.allowed && decisive?.outcome.retryAfterMs) || null,
-    delayMs: decision.allowed ? waitOf(decision) : 0,
+    delayMs: decision.allowed ? delayOf(decision) : 0,
     degraded: decision.kind === 'degraded' ? decision.reason : null,
     results: results.map(({ check, outcome }) => ({
       policy: check.rule.policy,
-      subject: subjectOf(check),
+      subject: planned.find(isOf(check))?.subject ?? null,
       allowed: outcome.allowed,
       limit: check.full.limit,
       remaining: outcome.remaining,

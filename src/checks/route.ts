@@ -3,20 +3,18 @@
 import { OWN_PREFIX } from '../core/matching/resource.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { unknownRegion } from '../gateway/refusals.ts';
-import type { CheckToken, Services } from '../gateway/services.ts';
-import { parseAuthorization } from '../http/authorization.ts';
+import type { Services } from '../gateway/services.ts';
+import { parseAuthorization } from '../http/credentials.ts';
 import {
-  bodyNotRead,
+  createTokenFinder,
   ProblemError,
-  render,
+  readAtMost,
+  renderError,
   tooManyAttempts,
   UNAUTHORIZED,
-} from '../http/internal-problems.ts';
+} from '../http/internal-requests.ts';
 import { problem } from '../http/problem.ts';
-import { readAtMost } from '../http/read-at-most.ts';
-import { createTokenFinder } from '../http/token-finder.ts';
-import { type Checks, createChecks } from './checks.ts';
-import { readCall, readKeyHeader, readRefunding, readSettling } from './messages.ts';
+import { type CheckToken, serviceChecks } from './checks.ts';
 
 const MAX_BYTES = 64 * 1024;
 
@@ -24,16 +22,6 @@ const CHECK = `${OWN_PREFIX}/check`;
 
 /** The whole path as the client wrote it. */
 const pathOf = ({ url }: Request): string => url.split(/[?#]/, 1)[0]?.replace(/^[^/]*\/\/[^/]*/, '') ?? '';
-
-const checksOf = new WeakMap<Services, Checks>();
-
-/** The checks of an isolate, for the route and for service bindings. */
-export function serviceChecks(services: Services): Checks {
-  const made =
-    checksOf.get(services) ?? createChecks({ ...services, ipv6Prefix: services.identity.ipv6Prefix });
-  checksOf.set(services, made);
-  return made;
-}
 
 export function createCheckRoute(services: Services) {
   const checks = serviceChecks(services);
@@ -44,7 +32,7 @@ export function createCheckRoute(services: Services) {
     const { scheme, credentials } = parseAuthorization(request.headers.get('Authorization') ?? '');
     if (scheme !== 'bearer') return (await services.adminRefusal(request)) ?? problem(NOT_FOR_CHECKS);
     const verdict = await services.guardAttempt({
-      address: request.headers.get('CF-Connecting-IP') ?? 'unknown',
+      address: request.headers.get('CF-Connecting-IP'),
       look: async () => toVerdict(await findToken(credentials)),
       // The nearest, because every check waits for it now and then.
       store: services.regionsOf(request)?.[0].store,
@@ -58,18 +46,16 @@ export function createCheckRoute(services: Services) {
     const regions = services.regionsOf(request);
     if (!regions) return unknownRegion(services.regions);
     const body = await readBody(request);
-    const asked = { regions, afterResponse };
+    const asked = { regions, afterResponse, keyHeader: request.headers.get('Idempotency-Key') };
     switch (pathOf(request)) {
       case CHECK:
-        return Response.json(await checks.check(withKey(request, body), asked), NOT_STORED);
+        return Response.json(await checks.check(body, asked), { headers: { 'Cache-Control': 'no-store' } });
       case `${CHECK}/refund`:
-        await checks.refund(readRefunding(body).id, asked);
+        await checks.refund(body, asked);
         return new Response(null, { status: 204 });
-      case `${CHECK}/settle`: {
-        const { id, cost } = readSettling(body);
-        await checks.settle(id, cost, asked);
+      case `${CHECK}/settle`:
+        await checks.settle(body, asked);
         return new Response(null, { status: 204 });
-      }
       default:
         return problem({ status: 404, code: 'not-found', title: 'Weir has nothing at this path' });
     }
@@ -79,24 +65,10 @@ export function createCheckRoute(services: Services) {
     const refusal = await refusalTo(request);
     if (refusal) return refusal;
     if (request.method !== 'POST') return problem(NOT_POSTED, { Allow: 'POST' });
-    try {
-      const answered = answer(request, afterResponse);
-      // The charge must be noted even if the client leaves.
-      afterResponse(answered.catch(() => {}));
-      return await answered;
-    } catch (error) {
-      if (!(error instanceof ProblemError)) throw error;
-      return render(error.problem, error.headers);
-    }
-  };
-}
-
-/** The header applies if the body names no key. */
-function withKey(request: Request, body: unknown) {
-  const call = readCall(body);
-  return {
-    ...call,
-    idempotencyKey: call.idempotencyKey ?? readKeyHeader(request.headers.get('Idempotency-Key')),
+    const answered = answer(request, afterResponse);
+    // The charge must be noted even if the client leaves.
+    afterResponse(answered.catch(() => {}));
+    return answered.catch(renderError);
   };
 }
 
@@ -105,7 +77,6 @@ const toVerdict = (token: CheckToken | undefined) =>
 
 async function readBody(request: Request): Promise<unknown> {
   const bytes = await readAtMost(request, MAX_BYTES);
-  if (typeof bytes === 'string') throw bodyNotRead(bytes, MAX_BYTES);
   try {
     return JSON.parse(UTF8.decode(bytes));
   } catch {
@@ -121,6 +92,5 @@ async function readBody(request: Request): Promise<unknown> {
 /** Throws at bytes that are not UTF-8. Otherwise subjects that differ only in such bytes would share a counter. */
 const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
 
-const NOT_STORED = { headers: { 'Cache-Control': 'no-store' } };
 const NOT_POSTED = { status: 405, code: 'method-not-allowed', title: 'Checks accept only POST' };
 const NOT_FOR_CHECKS = { status: 403, code: 'read-only-token', title: 'This token may not charge anything' };

@@ -41,6 +41,12 @@ interface ByRules {
   readonly delayedBy?: DegradedReason | undefined;
 }
 
+/** Without a `fallback`, the request was decided as usual, but late, or by rules or a caller that may be out of date. */
+export interface Incident {
+  readonly reason: DegradedReason;
+  readonly fallback?: Fallback | undefined;
+}
+
 export interface CountedDecision extends ByRules {
   readonly kind: 'counted';
   readonly allowed: boolean;
@@ -122,6 +128,15 @@ export function resultsOf(decision: Decision): readonly CheckResult<RuleCheck>[]
   if (decision.kind === 'degraded') return decision.local?.results ?? [];
   return decision.kind === 'counted' ? decision.results : [];
 }
+
+/** How long the request must wait for its turn; 0 if no rule throttles it. */
+export const delayOf = (decision: Decision): number =>
+  Math.max(
+    0,
+    ...resultsOf(decision)
+      .filter(({ check }) => check.rule.action === 'throttle' && !check.isShadow)
+      .map(({ outcome }) => outcome.delayMs),
+  );
 
 /** The results that denied the request. Shadow rules never deny. */
 export function denyingResults<C extends Check>(results: readonly CheckResult<C>[]): CheckResult<C>[] {

@@ -4,10 +4,12 @@ import { type Context, type ExecutionContext, Hono } from 'hono';
 import { hostOf } from '../core/matching/origin-routes.ts';
 import { canonicalPath } from '../core/matching/path.ts';
 import { isOwnPath, OWN_PREFIX } from '../core/matching/resource.ts';
-import { readClientRequest } from '../http/client-request.ts';
-import { attemptLater, reportBug, runAfterResponse } from '../http/guard.ts';
+import { nearestRegion, type RequestOrigin, routesFrom, type ServingPlace } from '../core/regions/nearest.ts';
+import { isRecent } from '../core/time.ts';
+import { attemptLater, readClientRequest, reportBug, runAfterResponse } from '../http/guard.ts';
 import { problem } from '../http/problem.ts';
-import { HOP_HEADER } from '../proxy/request-headers.ts';
+import type { LimiterRegion, Regions } from '../limiter/region-calls.ts';
+import { HOP_HEADER } from '../proxy/headers.ts';
 import { type GatewayRequest, handleGateway, passUncounted } from './gateway.ts';
 import { createInternalRoutes, nothingHere } from './internal-routes.ts';
 import { unknownRegion } from './refusals.ts';
@@ -48,7 +50,7 @@ export function createApp(services: Services): App {
 
 /** For a request that a Weir has forwarded: refuses the request if it runs in a loop. */
 async function unlessLoop(services: Services, asked: GatewayRequest): Promise<Response> {
-  const refused = await attemptLater(services.log, services.origins.refuseLoop, asked.request, undefined);
+  const refused = await attemptLater(services.log, services.origins.refuseLoop, asked.request);
   return refused ?? handleGateway(services, asked);
 }
 
@@ -85,17 +87,13 @@ export function passPlainly(
   next?: Next,
 ): Response | Promise<Response> {
   const { url, method, headers } = raw;
+  // Not by `readClientRequest`, because it may be what has failed.
+  const request = { raw, url, method, headers, connectingIp: headers.get('CF-Connecting-IP') };
+  if (isForWeir(url, services.adminHost)) return somethingWrong();
   const path = pathnameOf(url);
   const matchPath = path.toLowerCase();
-  if (isForWeir(url, services.adminHost)) return somethingWrong();
-  return passUncounted(services, {
-    request: { raw, url, method, headers, connectingIp: headers.get('CF-Connecting-IP') },
-    path,
-    matchPath,
-    query: queryOf(url),
-    isFirst: !headers.has(HOP_HEADER),
-    next,
-  });
+  const isFirst = !headers.has(HOP_HEADER);
+  return passUncounted(services, { request, path, matchPath, query: queryOf(url), isFirst, next });
 }
 
 /** Nothing on the host of the page is ever proxied. Other spellings of Weir's own paths may come with its secrets. */
@@ -111,18 +109,51 @@ const somethingWrong = () =>
 /** The runtime has normalised the URL, so the path is the text between host and query. */
 function pathnameOf(url: string): string {
   const start = url.indexOf('/', url.indexOf('://') + 3);
-  if (start === -1) return '/';
-  const end = firstOf(url.indexOf('?', start), url.indexOf('#', start));
-  return end === undefined ? url.slice(start) : url.slice(start, end);
+  return url.slice(start, Math.min(endAt(url, '?'), endAt(url, '#')));
 }
 
-const firstOf = (a: number, b: number): number | undefined =>
-  a === -1 ? (b === -1 ? undefined : b) : b === -1 ? a : Math.min(a, b);
-
 /** The query as the client sent it. `URL` would drop a question mark at the very end. */
-function queryOf(url: string): string {
-  const start = url.indexOf('?');
-  if (start === -1) return '';
-  const end = url.indexOf('#', start);
-  return end === -1 ? url.slice(start) : url.slice(start, end);
+const queryOf = (url: string): string => url.slice(endAt(url, '?'), endAt(url, '#'));
+
+/** Where the part before `mark` ends. */
+function endAt(url: string, mark: '?' | '#'): number {
+  const at = url.indexOf(mark);
+  return at === -1 ? url.length : at;
+}
+
+// The regions of a request, nearest first.
+
+type ServedRegion = LimiterRegion & ServingPlace;
+
+/** How long an isolate reuses the location of one request. */
+const LOOK_EVERY_MS = 1_000;
+
+/**
+ * The nearest region of a request, then the others by their distance to it. Reading `cf` makes the runtime parse it, so
+ * the isolate reads it rarely: never with one region, and otherwise once a second, because an isolate stays in its data
+ * centre. If a region serves countries or continents, the isolate reads it for every request.
+ */
+export function createNearestRegions(
+  regions: readonly [ServedRegion, ...ServedRegion[]],
+  { isDevelopment, now }: { readonly isDevelopment: boolean; readonly now: () => number },
+): Services['regionsOf'] {
+  const routes = routesFrom(regions);
+  const nearestTo = ({ cf }: Request) =>
+    routes.get(
+      regions.length === 1 ? regions[0].name : nearestRegion(regions, (cf ?? {}) as RequestOrigin).name,
+    );
+  const isByClient = regions.some(({ serves = [] }) => serves.some((place) => !place.startsWith('colo:')));
+  let nearest: Regions | undefined;
+  let lookedAtMs = Number.NEGATIVE_INFINITY;
+  return (request) => {
+    if (!request) return nearest ?? routes.get(regions[0].name);
+    const played = isDevelopment ? request.headers.get('X-Weir-Region') : null;
+    if (played !== null) return routes.get(played);
+    if (isByClient) return nearestTo(request);
+    if (!nearest || !isRecent(lookedAtMs, now(), LOOK_EVERY_MS)) {
+      nearest = nearestTo(request);
+      lookedAtMs = now();
+    }
+    return nearest;
+  };
 }

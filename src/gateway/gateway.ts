@@ -1,13 +1,34 @@
-// What happens to a request, from top to bottom: who calls, which rules apply, the decision, then a refusal or the
-// origin's answer, and the headers that clients read.
+// The way of a request, from top to bottom: who calls, which rules apply, the decision, then a refusal or the origin's
+// answer, and the headers that clients read.
+//
+// # What the room promises
+//
+// A request that the limiter admits reaches the origin, or the client learns why not. A denied request never does. Only
+// the decision and the origin are needed for an answer: whatever else fails (finding the caller, reports, headers, the
+// follow-up of charges) is reported and left out (http/guard.ts). Weir never sends a request twice.
+//
+// # In what order things happen
+//
+//  1. app.ts reads the request: Weir's own routes, one canonical path, loops, the regions.
+//  2. This file asks who calls (identity), and the limiter decides by the rules of that caller.
+//  3. It reports the decision: incidents to operators (headers.ts), denials and usage to telemetry.
+//  4. A denied request is refused (refusals.ts). An admitted one takes its turn and its seats (seats.ts), if rules say
+//     so, and goes to the origin (proxy).
+//  5. The origin's answer settles charges, and gets the headers of the decision (headers.ts).
+//
+// # What must never be
+//
+// A bug admits a denied request, or counts one twice. A seat is kept after its answer has ended. The answer waits for
+// work that only operators need.
 
-import type { Decision } from '../core/decision.ts';
+import { type Decision, delayOf, type Incident } from '../core/decision.ts';
 import { randomId } from '../core/digest.ts';
 import type { Caller } from '../core/matching/caller.ts';
+import type { RequestFacts } from '../core/matching/counted-by.ts';
+import { hostOf, type OriginRoute } from '../core/matching/origin-routes.ts';
 import { planByIpOnly, planRequest } from '../core/matching/plan.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
-import type { ClientRequest } from '../http/client-request.ts';
-import { attempt, reportBug } from '../http/guard.ts';
+import { attempt, attemptLater, type ClientRequest, reportBug } from '../http/guard.ts';
 import {
   addressOf,
   hasCredential,
@@ -16,56 +37,51 @@ import {
   identifyFromMemory,
   planByIdentity,
 } from '../identity/identity.ts';
-import { createLedger } from '../limiter/ledger.ts';
+import { createLedger, holdSeats, type Ledger } from '../limiter/ledger.ts';
 import type { RequestPlan, Round } from '../limiter/limiter.ts';
 import type { Regions } from '../limiter/region-calls.ts';
-import type { RoutedPath } from '../proxy/origins.ts';
-import { nameOfRoute } from '../proxy/origins.ts';
+import { takeOriginHeaders } from '../proxy/headers.ts';
+import { nameOfRoute, type RoutedPath } from '../proxy/origins.ts';
 import { clientGone, type ProxyResult } from '../proxy/proxy.ts';
-import { incidentOf, report } from './decision-report.ts';
-import { setDecisionHeaders, setIncidentHeaders } from './headers.ts';
-import { clock, forward, type Handled, type PassedRequest, passAndFollowUp, readAnswer } from './pass-on.ts';
+import { incidentOf, report, setDecisionHeaders, setIncidentHeaders } from './headers.ts';
 import { notPassedOn, plainRefusal, refusal } from './refusals.ts';
-import { factsOf } from './request-facts.ts';
-import type { Services } from './services.ts';
+import { holdWhileOpen, waitForTurn } from './seats.ts';
+import type { GatewayServices } from './services.ts';
 
-/** The services that the gateway uses. */
-export interface GatewayServices
-  extends Pick<
-    Services,
-    | 'identity'
-    | 'incidentCounts'
-    | 'isDevelopment'
-    | 'isLogOnly'
-    | 'limiter'
-    | 'log'
-    | 'now'
-    | 'origin'
-    | 'showsDegraded'
-    | 'telemetry'
-  > {
-  readonly origins: Pick<Services['origins'], 'routeOf' | 'isZone' | 'forward'>;
-}
-
-export interface GatewayRequest extends Omit<RoutedPath, 'route'> {
+/** What it takes to pass a request on. */
+export interface PassableRequest extends Omit<RoutedPath, 'route'> {
   readonly request: ClientRequest;
   /** The path as rules and routes match it. */
   readonly matchPath: string;
   /** No other Weir has forwarded the request before. */
   readonly isFirst: boolean;
-  readonly regions: Regions;
-  readonly afterResponse: AfterResponse;
-  /** The platform sends the request to the zone's origin if Weir now throws. */
-  readonly passThrough: () => void;
   /** The rest of the app, if Weir is its middleware. Undefined: Weir forwards the request to an origin. */
   readonly next?: ((caller: Caller | undefined) => Promise<ProxyResult>) | undefined;
 }
 
-/** Only the decision and the origin are needed for an answer. Whatever else fails is reported and left out. */
+export interface GatewayRequest extends PassableRequest {
+  readonly regions: Regions;
+  readonly afterResponse: AfterResponse;
+  /** The platform sends the request to the zone's origin if Weir now throws. */
+  readonly passThrough: () => void;
+}
+
+/** What the gateway knows of a request that is decided. */
+interface Verdict {
+  readonly decision: Decision;
+  readonly incident: Incident | undefined;
+  readonly caller: Caller | undefined;
+  readonly ledger: Ledger;
+  /** Undefined: no route takes the request, so it goes to the default origin. */
+  readonly route: OriginRoute | undefined;
+  /** By the clock of telemetry. */
+  readonly startedAtMs: number;
+}
+
 export async function handleGateway(services: GatewayServices, asked: GatewayRequest): Promise<Response> {
-  const { limiter, log } = services;
+  const { limiter, log, origins, telemetry } = services;
   const { request, regions, afterResponse } = asked;
-  const startedAtMs = attempt(log, clock, services) ?? 0;
+  const startedAtMs = attempt(log, telemetry.clockMs) ?? 0;
   const ledger = attempt(log, createLedger, (error: unknown) => log.error('charge-not-settled', error));
   if (!ledger) return passUncounted(services, asked);
   let identity: Identity | undefined;
@@ -86,72 +102,43 @@ export async function handleGateway(services: GatewayServices, asked: GatewayReq
     // The limiter recovers from every error, unless it fails while it does so.
     reportBug(log, error);
   }
-  const route = attempt(log, services.origins.routeOf, request.url, asked.matchPath);
+  const route = attempt(log, origins.routeOf, request.url, asked.matchPath);
   const incident = attempt(log, incidentOf, decision, identity);
-  const handled = { decision, incident, caller: identity?.caller, ledger, route, startedAtMs };
+  const verdict = { decision, incident, caller: identity?.caller, ledger, route, startedAtMs };
   attempt(log, report, services, regions[0].name, decision, incident);
-  attempt(log, countDecision, services, asked, handled);
+  attempt(log, countDecision, services, asked, verdict);
   let response: Response;
   try {
     if (!decision.allowed) response = refusal(decision, request.method);
-    else if (ledger.needsFollowUp) response = await passAndFollowUp(services, asked, handled);
+    else if (ledger.needsFollowUp) response = await passAndFollowUp(services, asked, verdict);
     else if (request.raw.signal.aborted) response = clientGone();
     else {
-      const sentAtMs = attempt(log, clock, services) ?? 0;
-      const result = await forward(services, asked, handled);
-      attempt(log, readAnswer, services, handled, sentAtMs, result);
+      const sentAtMs = attempt(log, telemetry.clockMs) ?? 0;
+      const result = await forward(services, asked, verdict);
+      attempt(log, readAnswer, services, verdict, sentAtMs, result);
       ({ response } = result);
     }
   } catch (error) {
-    response = answerDespite(error, services, asked, handled);
+    response = answerDespite(error, services, asked, verdict);
   }
-  attempt(log, setHeaders, services, handled, response);
-  attempt(log, services.telemetry.flush, regions, afterResponse);
+  attempt(log, setHeaders, services, verdict, response);
+  attempt(log, telemetry.flush, regions, afterResponse);
   return response;
-}
-
-/** For a request that Weir could not even begin to decide. */
-export async function passUncounted(
-  services: Pick<GatewayServices, 'log' | 'origins'>,
-  asked: PassedRequest,
-): Promise<Response> {
-  const route = attempt(services.log, services.origins.routeOf, asked.request.url, asked.matchPath);
-  return (await forward(services, asked, { caller: undefined, route })).response;
 }
 
 /** The decision if nothing can decide. */
 const UNDECIDED: Decision = { kind: 'degraded', allowed: true, fallback: 'open', reason: 'internal-error' };
 
-function countDecision({ telemetry }: GatewayServices, { regions }: GatewayRequest, handled: Handled): void {
-  const { decision, incident, caller, startedAtMs } = handled;
-  const region = regions[0].name;
-  telemetry.decided({ decision, incident, region, route: nameOfRoute(handled.route), caller, startedAtMs });
+/** For a request that Weir could not even begin to decide. */
+export async function passUncounted(
+  services: Pick<GatewayServices, 'log' | 'origins'>,
+  asked: PassableRequest,
+): Promise<Response> {
+  const route = attempt(services.log, services.origins.routeOf, asked.request.url, asked.matchPath);
+  return (await forward(services, asked, { caller: undefined, route })).response;
 }
 
-function setHeaders(services: GatewayServices, { decision, incident }: Handled, { headers }: Response): void {
-  if (incident && services.showsDegraded) setIncidentHeaders(headers, incident);
-  setDecisionHeaders(headers, decision, services);
-}
-
-/**
- * The refusal could not be made, or the request not be passed on. A denied request stays denied. An error of the rest
- * of the app is for that app. If the origin is the zone's own, the platform can pass on what Weir could not, as long as
- * the origin cannot get it twice.
- */
-function answerDespite(
-  error: unknown,
-  { log, origins }: GatewayServices,
-  { request: { raw, method }, next, passThrough }: GatewayRequest,
-  { decision, route }: Handled,
-): Response {
-  if (next && decision.allowed) throw error;
-  reportBug(log, error);
-  if (!decision.allowed) return plainRefusal();
-  const isUnsent = raw.body ? !raw.bodyUsed : method === 'GET' || method === 'HEAD';
-  if (!isUnsent || !origins.isZone(route)) return notPassedOn();
-  passThrough();
-  throw error;
-}
+// Who calls, and which rules apply.
 
 /** Returns a promise only if the client shows a credential. */
 const whoCalls = (
@@ -213,3 +200,156 @@ const plannedFor = (
   isLogOnly,
   seatId: randomId,
 });
+
+/**
+ * What rules may count by beyond path, method and caller. Each fact is computed when a rule asks. The functions are
+ * made once, because every request has facts.
+ */
+const factsOf = (request: ClientRequest): RequestFacts & FactsSource => ({ request, host, header, place });
+
+interface FactsSource {
+  readonly request: ClientRequest;
+}
+
+function host(this: FactsSource): string {
+  return hostOf(this.request.url);
+}
+
+function header(this: FactsSource, name: string): string | null {
+  return this.request.headers.get(name);
+}
+
+function place(this: FactsSource, kind: 'country' | 'asn' | 'colo'): string {
+  const { [kind]: value } = (this.request.raw.cf ?? {}) as Readonly<Record<string, unknown>>;
+  return typeof value === 'string' || typeof value === 'number' ? String(value) : '';
+}
+
+function countDecision({ telemetry }: GatewayServices, { regions }: GatewayRequest, verdict: Verdict): void {
+  const { decision, incident, caller, startedAtMs } = verdict;
+  const region = regions[0].name;
+  telemetry.decided({ decision, incident, region, route: nameOfRoute(verdict.route), caller, startedAtMs });
+}
+
+// Passing an admitted request on, and what follows from the answer.
+
+const forward = (
+  { origins }: Pick<GatewayServices, 'origins'>,
+  { request, next, path, query, isFirst }: PassableRequest,
+  { caller, route }: Pick<Verdict, 'caller' | 'route'>,
+  outlivesClientMs?: number,
+): Promise<ProxyResult> =>
+  next?.(caller) ?? origins.forward(request, { path, query, route, isFirst, caller, outlivesClientMs });
+
+interface OriginAnswer {
+  /** As the origin names it. */
+  readonly cost: number | undefined;
+  readonly isRefunded: boolean;
+}
+
+/**
+ * Cloudflare's own answers when it cannot connect to an origin: refused, unreachable, no TLS, no name. Only these prove
+ * that a request did not reach the origin. A connection that breaks later may have carried the request.
+ */
+const NOT_CONNECTED: ReadonlySet<number> = new Set([521, 523, 525, 526, 530]);
+
+/** Removes headers that are only for Weir from the answer, and reads the real cost from them. */
+function readAnswer(
+  { log, origin, telemetry }: GatewayServices,
+  { decision, caller, route }: Verdict,
+  startedAtMs: number,
+  { kind, response }: ProxyResult,
+): OriginAnswer {
+  const cost = kind === 'failed' ? undefined : attempt(log, takeOriginHeaders, response.headers, origin);
+  const { status } = response;
+  const isRefunded = kind !== 'failed' && NOT_CONNECTED.has(status);
+  attempt(log, telemetry.answered, {
+    decision,
+    route: nameOfRoute(route),
+    caller,
+    startedAtMs,
+    status,
+    cost,
+    isRefunded,
+  });
+  return { cost, isRefunded };
+}
+
+/** Less than the 30 s for which the runtime keeps `waitUntil` work alive after a client has left. */
+const AWAIT_COST_MS = 25_000;
+
+/** Forwards a request whose charges may change later, or that holds a seat. */
+function passAndFollowUp(
+  services: GatewayServices,
+  asked: GatewayRequest,
+  verdict: Verdict,
+): Promise<Response> {
+  const { ledger } = verdict;
+  const held = attempt(services.log, holdSeats, ledger);
+  // A region that did not answer may still hold a seat.
+  if (!held) asked.afterResponse(ledger.release());
+  const passing = passWith(held, services, asked, verdict);
+  asked.afterResponse(passing.catch(() => held?.end()));
+  return passing;
+}
+
+async function passWith(
+  held: ReturnType<typeof holdSeats>,
+  services: GatewayServices,
+  asked: GatewayRequest,
+  verdict: Verdict,
+): Promise<Response> {
+  const { log, telemetry } = services;
+  const { request, afterResponse } = asked;
+  const { decision, ledger } = verdict;
+  if ((await attemptLater(log, takeTurn, decision, request.raw.signal)) === false) {
+    afterResponse(Promise.all([ledger.refund(), held?.end()]));
+    return clientGone();
+  }
+  const sentAtMs = attempt(log, telemetry.clockMs) ?? 0;
+  const result = await forward(services, asked, verdict, ledger.awaitsCost ? AWAIT_COST_MS : 0);
+  const answer = attempt(log, readAnswer, services, verdict, sentAtMs, result);
+  if (answer) attempt(log, settle, asked, ledger, answer);
+  if (!held) return result.response;
+  const open =
+    result.kind === 'answered'
+      ? attempt(log, holdWhileOpen, request, result, held, afterResponse)
+      : undefined;
+  if (!open) afterResponse(held.end());
+  return open ?? result.response;
+}
+
+async function takeTurn(decision: Decision, client: AbortSignal): Promise<boolean> {
+  return waitForTurn(delayOf(decision), client);
+}
+
+function settle({ afterResponse }: GatewayRequest, ledger: Ledger, { cost, isRefunded }: OriginAnswer): void {
+  if (isRefunded) afterResponse(ledger.refundError());
+  else if (cost !== undefined) afterResponse(ledger.settle(cost));
+}
+
+// The answer to the client.
+
+function setHeaders(services: GatewayServices, { decision, incident }: Verdict, { headers }: Response): void {
+  if (incident && services.showsDegraded) setIncidentHeaders(headers, incident);
+  setDecisionHeaders(headers, decision, services);
+}
+
+/**
+ * The refusal could not be made, or the request not be passed on. A denied request stays denied. An error of the rest
+ * of the app is for that app. If the origin is the zone's own, the platform can pass on what Weir could not, as long as
+ * the origin cannot get it twice.
+ */
+function answerDespite(
+  error: unknown,
+  { log, origins }: GatewayServices,
+  { request: { raw, method }, next, passThrough }: GatewayRequest,
+  { decision, route }: Verdict,
+): Response {
+  if (next && decision.allowed) throw error;
+  reportBug(log, error);
+  if (!decision.allowed) return plainRefusal();
+  const isUnsent = raw.body ? !raw.bodyUsed : method === 'GET' || method === 'HEAD';
+  if (!isUnsent || !origins.isZone(route)) return notPassedOn();
+  passThrough();
+  throw error;
+}

@@ -1,18 +1,20 @@
-// Writes the rate-limit headers that clients read.
+// What is told of a decision: rate-limit headers to clients (Retry-After is in the refusal: refusals.ts), and incidents
+// to operators.
 
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import {
   type CheckResult,
   type CountedDecision,
   type Decision,
-  decisiveResult,
-  denyingResults,
+  type Fallback,
+  type Incident,
   mostRestrictiveFirst,
   untilFreeMs,
 } from '../core/decision.ts';
 import type { CompiledRule } from '../core/matching/compiled-rule.ts';
-import type { RuleCheck } from '../core/matching/plan.ts';
-import type { Incident } from '../http/log.ts';
+import { isStandIn, type RuleCheck } from '../core/matching/plan.ts';
+import type { Identity } from '../identity/identity.ts';
+import type { GatewayServices } from './services.ts';
 
 // The fields RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers. They name every policy that
 // applied to a request, what it allows, and what is left of it.
@@ -81,51 +83,70 @@ const policyParameters = ({ algorithm, full, windowMs }: RuleCheck) =>
     ? `;q=${full.limit};qu="concurrent-requests"`
     : `;q=${full.limit};w=${toSeconds(windowMs)}`;
 
-export interface HeaderOptions {
-  /** Answers name the version of the rules only in development: the version is not for the public. */
-  readonly isDevelopment: boolean;
-}
-
+/** Answers name the version of the rules only in development: the version is not for the public. */
 export function setDecisionHeaders(
   headers: Headers,
   decision: Decision,
-  { isDevelopment }: HeaderOptions,
+  { isDevelopment }: { readonly isDevelopment: boolean },
 ): void {
   if (isDevelopment && decision.rulesVersion) headers.set('X-Weir-Rules-Version', decision.rulesVersion);
-  if (decision.kind === 'counted') setRateLimitHeaders(headers, decision);
-  else if (decision.kind === 'degraded' && decision.local) setRetryAfter(headers, decision.local.results);
-}
-
-/** Says what went wrong and which fallback decided. */
-export function setIncidentHeaders(headers: Headers, { reason, fallback }: Omit<Incident, 'region'>): void {
-  headers.set('X-Weir-Degraded', reason);
-  if (fallback) headers.set('X-Weir-Fallback', fallback);
-}
-
-/** An isolate that counts alone knows when to retry, but not how much of the limit is left. */
-function setRetryAfter(headers: Headers, results: readonly CheckResult<RuleCheck>[]): void {
-  const decisive = decisiveResult(denyingResults(results));
-  const retryAfterMs = decisive?.outcome.retryAfterMs;
-  if (retryAfterMs !== undefined) headers.set('Retry-After', String(toSeconds(retryAfterMs)));
-}
-
-function setRateLimitHeaders(headers: Headers, { results, nowMs }: CountedDecision): void {
-  const enforced = mostRestrictiveFirst(results);
+  // An isolate that counts alone knows when to retry, but not how much of the limit is left.
+  if (decision.kind !== 'counted') return;
+  const { nowMs } = decision;
+  const enforced = mostRestrictiveFirst(decision.results);
   const [decisive] = enforced;
   if (!decisive) return;
   const { policy, limit } = rateLimitFields(enforced, nowMs);
   headers.set('RateLimit-Policy', policy);
   headers.set('RateLimit', limit);
-  setLegacyHeaders(headers, decisive, nowMs);
+  // The X-RateLimit headers have room for one policy.
+  headers.set('X-RateLimit-Limit', String(decisive.check.full.limit));
+  headers.set('X-RateLimit-Remaining', String(decisive.outcome.remaining));
+  headers.set('X-RateLimit-Reset', String(toSeconds(nowMs + untilFreeMs(decisive, nowMs))));
+  headers.set('X-RateLimit-Cost', String(decisive.check.cost));
 }
 
-/** The X-RateLimit headers have room for one policy. */
-function setLegacyHeaders(headers: Headers, decisive: CheckResult<RuleCheck>, nowMs: number): void {
-  const { check, outcome } = decisive;
-  headers.set('X-RateLimit-Limit', String(check.full.limit));
-  headers.set('X-RateLimit-Remaining', String(outcome.remaining));
-  headers.set('X-RateLimit-Reset', String(toSeconds(nowMs + untilFreeMs(decisive, nowMs))));
-  headers.set('X-RateLimit-Cost', String(check.cost));
-  if (!outcome.allowed && outcome.retryAfterMs !== undefined)
-    headers.set('Retry-After', String(toSeconds(outcome.retryAfterMs)));
+/** Says what went wrong and which fallback decided. */
+export function setIncidentHeaders(headers: Headers, { reason, fallback }: Incident): void {
+  headers.set('X-Weir-Degraded', reason);
+  if (fallback) headers.set('X-Weir-Fallback', fallback);
+}
+
+// What operators learn.
+
+/** What went wrong with this decision; the gravest incident, if there are several. */
+export function incidentOf(decision: Decision, identity?: Identity): Incident | undefined {
+  if (decision.kind === 'degraded') return decision;
+  if (decision.kind === 'counted' && decision.failedOver)
+    return { reason: decision.failedOver, fallback: fallbackOf(decision) };
+  if (decision.isStale) return { reason: 'stale-rules' };
+  if (decision.delayedBy) return { reason: decision.delayedBy };
+  // The look-up failed, so the caller was counted by IP, in the default tier.
+  return identity?.unknown ? { reason: 'caller-unknown' } : undefined;
+}
+
+const fallbackOf = ({ results }: CountedDecision): Fallback =>
+  results.some(({ check }) => isStandIn(check)) ? 'stand-in' : 'next-region';
+
+export function report(
+  { log, incidentCounts }: Pick<GatewayServices, 'incidentCounts' | 'log'>,
+  region: string,
+  decision: Decision,
+  incident: Incident | undefined,
+): void {
+  if (incident) {
+    incidentCounts.add({ ...incident, region });
+    log.degraded({ ...incident, region });
+  }
+  if (decision.kind === 'counted') reportShadow(log, decision.results, region);
+}
+
+/** Reports the requests that shadow rules would have denied. */
+export function reportShadow(
+  log: Pick<GatewayServices['log'], 'shadow'>,
+  results: readonly CheckResult<RuleCheck>[],
+  region: string,
+): void {
+  for (const { check, outcome } of results)
+    if (check.isShadow && !outcome.allowed) log.shadow(check.rule.name, region);
 }

@@ -3,13 +3,13 @@
 import { type Context, Hono } from 'hono';
 import { createBoundedCounters, runChecks } from '../core/counting/counters.ts';
 import { lazyModule } from '../core/lazy-module.ts';
+import { UNKNOWN_CALLER } from '../core/matching/caller.ts';
 import { countedIp } from '../core/matching/ip.ts';
 import { hostOf } from '../core/matching/origin-routes.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
-import { hasAdminCredentials } from '../http/authorization.ts';
+import { hasAdminCredentials, sessionCookieOf } from '../http/credentials.ts';
 import { runAfterResponse } from '../http/guard.ts';
 import { problem } from '../http/problem.ts';
-import { sessionCookieOf } from '../http/session-cookie.ts';
 import type { Services } from './services.ts';
 
 // Limits requests to Weir's own paths. They are public, and some cost calls to Redis, KV or Postgres. The isolate
@@ -22,21 +22,13 @@ const AT_ONCE = 60;
 /** Beyond this, the isolate forgets the address seen longest ago. */
 const MAX_ADDRESSES = 10_000;
 
-interface InternalLimitOptions {
-  readonly now: () => number;
-  readonly ipv6Prefix: number;
-}
-
-/** A 429 if the address has asked too often, else undefined. */
-type InternalLimit = (request: Request) => Response | undefined;
-
-function createInternalLimit({ now, ipv6Prefix }: InternalLimitOptions): InternalLimit {
+/** Returns a test of requests: a 429 if the address has asked too often, else undefined. */
+function createInternalLimit({ now, identity: { ipv6Prefix } }: Pick<Services, 'now' | 'identity'>) {
   const counters = createBoundedCounters(MAX_ADDRESSES);
   const check = { id: 'internal', limit: PER_MINUTE, windowMs: 60_000, extra: AT_ONCE, cost: 1 } as const;
 
-  return ({ headers }) => {
-    // Callers without an address share one allowance. Otherwise they would escape the limit.
-    const key = countedIp(headers.get('CF-Connecting-IP') ?? '', ipv6Prefix)?.ip ?? 'unknown';
+  return ({ headers }: Request): Response | undefined => {
+    const { ip: key } = countedIp(headers.get('CF-Connecting-IP') ?? '', ipv6Prefix) ?? UNKNOWN_CALLER;
     const { outcomes } = runChecks('take', [{ ...check, key, algorithm: 'token-bucket' }], now(), counters);
     const [outcome] = outcomes;
     return outcome?.allowed === false ? tooMany(outcome.retryAfterMs ?? 0) : undefined;
@@ -44,30 +36,21 @@ function createInternalLimit({ now, ipv6Prefix }: InternalLimitOptions): Interna
 }
 
 const tooMany = (waitMs: number) =>
-  problem(
-    {
-      status: 429,
-      code: 'too-many-requests',
-      title: 'Too many requests to Weir itself',
-      detail: `An address may ask ${AT_ONCE} times at once and ${PER_MINUTE} times a minute.`,
-    },
-    { 'Retry-After': String(Math.max(1, Math.ceil(waitMs / 1_000))) },
-  );
+  problem({
+    status: 429,
+    code: 'too-many-requests',
+    title: 'Too many requests to Weir itself',
+    detail: `An address may ask ${AT_ONCE} times at once and ${PER_MINUTE} times a minute.`,
+    'retry-after': Math.max(1, Math.ceil(waitMs / 1_000)),
+  });
 
 export function createInternalRoutes(services: Services): Hono {
   const app = new Hono();
-  const answers = lazyModule(
-    () => import('./internal-handlers.ts'),
-    ({ createHealth, createQuota }) => ({
-      health: createHealth(services),
-      quota: createQuota({ ...services, ...services.identity }),
-    }),
-  );
-  const checks = lazyModule(
-    () => import('./internal-handlers.ts'),
-    ({ createCheckRoute }) => createCheckRoute(services),
-  );
-  const tooMany = createInternalLimit({ now: services.now, ipv6Prefix: services.identity.ipv6Prefix });
+  const load = () => import('./internal-handlers.ts');
+  const health = lazyModule(load, ({ createHealth }) => createHealth(services));
+  const quota = lazyModule(load, ({ createQuota }) => createQuota(services));
+  const check = lazyModule(load, ({ createCheckRoute }) => createCheckRoute(services));
+  const refuseTooMany = createInternalLimit(services);
 
   const { adminHost } = services;
   const hasCredentials = (request: Request) => hasAdminCredentials(request, sessionCookieOf(adminHost));
@@ -80,7 +63,7 @@ export function createInternalRoutes(services: Services): Hono {
   app.use(async (c, next) => {
     const { raw, path } = c.req;
     if (!isForAdmins(raw) && !isForEveryHost(path)) return nothingHere();
-    const refused = isForTheGate(raw, path) ? undefined : tooMany(raw);
+    const refused = isForTheGate(raw, path) ? undefined : refuseTooMany(raw);
     if (refused) return refused;
     await next();
     if (isOpenToTokens(path)) keepFromScripts(c.res.headers);
@@ -90,19 +73,17 @@ export function createInternalRoutes(services: Services): Hono {
     // On other hosts, nobody learns more than a stranger, so that a script on a proxied page does not, either.
     const hasDetails = isForAdmins(raw) && hasCredentials(raw);
     const refusal = hasDetails ? await services.adminRefusal(raw) : undefined;
-    return refusal ?? (await answers()).health(raw, { hasDetails });
+    return refusal ?? (await health())(raw, { hasDetails });
   });
   app.get(
     '/metrics',
     async ({ req: { raw } }) => (await services.adminRefusal(raw)) ?? services.metrics(raw),
   );
-  app.all('/quota', async (c) =>
-    (await answers()).quota(c.req.raw, (work) => runAfterResponse(services.log, c, work)),
-  );
-  const check = async (c: Context) =>
-    (await checks())(c.req.raw, (work) => runAfterResponse(services.log, c, work));
-  app.all('/check', check);
-  app.all('/check/*', check);
+  const answerBy = (handler: typeof quota | typeof check) => async (c: Context) =>
+    (await handler())(c.req.raw, (work) => runAfterResponse(services.log, c, work));
+  app.all('/quota', answerBy(quota));
+  app.all('/check', answerBy(check));
+  app.all('/check/*', answerBy(check));
   app.all('/admin', (c) => services.admin(c.req.raw, c.executionCtx));
   app.all('/admin/*', (c) => services.admin(c.req.raw, c.executionCtx));
   app.all('*', ({ req: { raw, path } }) => (PAGE_PATHS.has(path) ? services.page(raw) : nothingHere()));

@@ -8,17 +8,89 @@ import {
   resultsOf,
 } from '../core/decision.ts';
 import type { Credential, RuleCheck } from '../core/matching/plan.ts';
-import { problem } from '../http/problem.ts';
+import { type Problem, problem } from '../http/problem.ts';
 import { toSeconds } from './headers.ts';
 
 const TYPES = 'https://iana.org/assignments/http-problem-types';
 /** A guess at how long the counters stay unreachable. */
 export const REDUCED_RETRY_SECONDS = 5;
 
+const CHALLENGES: Readonly<Record<Credential, string>> = {
+  token: 'Bearer error="invalid_token"',
+  'api-key': 'ApiKey header="X-API-Key"',
+};
+
 /** The answer to a denied request; for HEAD, without a body. */
 export function refusal(decision: Decision, method = 'GET'): Response {
-  const answer = refusalWithBody(decision);
+  const headers =
+    decision.kind === 'unverified' ? { 'WWW-Authenticate': CHALLENGES[decision.credential] } : undefined;
+  const answer = problem(problemOf(decision), headers);
   return method === 'HEAD' ? new Response(null, answer) : answer;
+}
+
+function problemOf(decision: Decision): Problem {
+  // Gives no reason: a caller on the deny list need not know why.
+  if (decision.kind === 'listed') return { status: 403, code: 'denied', title: 'Not allowed' };
+  if (decision.kind === 'unverified') return unverified(decision.credential);
+  if (decision.kind === 'over-allowance') return tooManyLookUps(decision);
+  const violated = denyingResults(resultsOf(decision));
+  const decisive = decisiveResult(violated);
+  if (decisive) return denied(decisive, violated);
+  const isBusy = decision.kind === 'degraded' && decision.fallback === 'cap';
+  return {
+    type: `${TYPES}#temporary-reduced-capacity`,
+    status: 503,
+    code: 'temporary-reduced-capacity',
+    title: 'Temporarily unavailable',
+    detail: isBusy
+      ? 'The counters cannot be reached right now, and too many requests arrive at once.'
+      : 'A rule for this request admits only counted requests, and the counters cannot be reached right now.',
+    // The cap of an isolate is per second, so a second is enough.
+    'retry-after': isBusy ? 1 : REDUCED_RETRY_SECONDS,
+  };
+}
+
+const denied = (decisive: CheckResult<RuleCheck>, violated: readonly CheckResult<RuleCheck>[]): Problem => ({
+  type: `${TYPES}#quota-exceeded`,
+  status: decisive.check.rule.status,
+  ...whyDenied(decisive),
+  policy: decisive.check.rule.policy,
+  'violated-policies': violated.map(({ check }) => check.rule.policy),
+});
+
+function whyDenied({ check, outcome: { retryAfterMs } }: CheckResult<RuleCheck>) {
+  const { message } = check.rule;
+  if (retryAfterMs === undefined) {
+    const why = `The request costs ${check.cost}, which is more than the limit can ever hold.`;
+    const detail = message === null ? why : `${message} ${why}`;
+    return { code: 'cost-above-limit', title: 'This request can never pass', detail };
+  }
+  const seconds = toSeconds(retryAfterMs);
+  const detail = message ?? `Try again in ${seconds} s.`;
+  return { code: 'rate-limited', title: 'Too many requests', detail, 'retry-after': seconds };
+}
+
+/** Used with `UNVERIFIED=reject`. Otherwise such a request counts against the IP. */
+const unverified = (credential: Credential): Problem => ({
+  status: 401,
+  code: 'unverified-credentials',
+  title: 'The credential is not valid',
+  detail: `The ${credential === 'token' ? 'token' : 'API key'} of this request is not valid.`,
+});
+
+/** Never passes as an anonymous request: that would be a way around the limits and the deny entries of the caller. */
+function tooManyLookUps({ credential, retryAfterMs }: OverAllowanceDecision): Problem {
+  const seconds = toSeconds(retryAfterMs);
+  const who = credential === 'token' ? 'the user of this token' : 'this API key';
+  return {
+    status: 429,
+    code: 'too-many-look-ups',
+    title: 'Too many unknown callers',
+    detail:
+      `Weir does not know ${who} yet, and may not look it up now: ` +
+      `too many unknown callers came from this address or at once. Try again in ${seconds} s.`,
+    'retry-after': seconds,
+  };
 }
 
 /** For a denied request if its refusal cannot be made. It needs nothing that could fail as well. */
@@ -32,104 +104,6 @@ export const notPassedOn = (): Response =>
     title: 'Weir could not pass the request on',
     detail: 'This is a bug in Weir. The API behind it may have got the request.',
   });
-
-function refusalWithBody(decision: Decision): Response {
-  if (decision.kind === 'listed') return listed();
-  if (decision.kind === 'unverified') return unverifiedCredentials(decision.credential);
-  if (decision.kind === 'over-allowance') return tooManyLookUps(decision);
-  const violated = denyingResults(resultsOf(decision));
-  const decisive = decisiveResult(violated);
-  if (decisive) return denied(decisive, violated);
-  return reducedCapacity(decision.kind === 'degraded' && decision.fallback === 'cap' ? BUSY : CLOSED);
-}
-
-function denied(decisive: CheckResult<RuleCheck>, violated: readonly CheckResult<RuleCheck>[]): Response {
-  const { rule } = decisive.check;
-  return problem({
-    type: `${TYPES}#quota-exceeded`,
-    status: rule.status,
-    ...whyDenied(decisive),
-    policy: rule.policy,
-    'violated-policies': violated.map(({ check }) => check.rule.policy),
-  });
-}
-
-function whyDenied({ check, outcome: { retryAfterMs } }: CheckResult<RuleCheck>) {
-  const { message } = check.rule;
-  if (retryAfterMs === undefined) {
-    const detail = `The request costs ${check.cost}, which is more than the limit can ever hold.`;
-    return {
-      code: 'cost-above-limit',
-      title: 'This request can never pass',
-      detail: message === null ? detail : `${message} ${detail}`,
-    };
-  }
-  const seconds = toSeconds(retryAfterMs);
-  const detail = message ?? `Try again in ${seconds} s.`;
-  return { code: 'rate-limited', title: 'Too many requests', detail, 'retry-after': seconds };
-}
-
-/** Gives no reason: a caller on the deny list need not know why. */
-export const listed = () => problem({ status: 403, code: 'denied', title: 'Not allowed' });
-
-const CHALLENGES: Readonly<Record<Credential, string>> = {
-  token: 'Bearer error="invalid_token"',
-  'api-key': 'ApiKey header="X-API-Key"',
-};
-
-/** Used with `UNVERIFIED=reject`. Otherwise such a request counts against the IP. */
-export const unverifiedCredentials = (credential: Credential): Response =>
-  problem(
-    {
-      status: 401,
-      code: 'unverified-credentials',
-      title: 'The credential is not valid',
-      detail: `The ${credential === 'token' ? 'token' : 'API key'} of this request is not valid.`,
-    },
-    { 'WWW-Authenticate': CHALLENGES[credential] },
-  );
-
-/** Never passes as an anonymous request: that would be a way around the limits and the deny entries of the caller. */
-function tooManyLookUps({ credential, retryAfterMs }: OverAllowanceDecision): Response {
-  const seconds = toSeconds(retryAfterMs);
-  const who = credential === 'token' ? 'the user of this token' : 'this API key';
-  return problem(
-    {
-      status: 429,
-      code: 'too-many-look-ups',
-      title: 'Too many unknown callers',
-      detail:
-        `Weir does not know ${who} yet, and may not look it up now: ` +
-        `too many unknown callers came from this address or at once. Try again in ${seconds} s.`,
-      'retry-after': seconds,
-    },
-    { 'Retry-After': String(seconds) },
-  );
-}
-
-const CLOSED = {
-  detail:
-    'A rule for this request admits only counted requests, and the counters cannot be reached right now.',
-  retrySeconds: REDUCED_RETRY_SECONDS,
-};
-/** The cap of an isolate is per second, so a second is enough. */
-const BUSY = {
-  detail: 'The counters cannot be reached right now, and too many requests arrive at once.',
-  retrySeconds: 1,
-};
-
-const reducedCapacity = ({ detail, retrySeconds }: typeof CLOSED) =>
-  problem(
-    {
-      type: `${TYPES}#temporary-reduced-capacity`,
-      status: 503,
-      code: 'temporary-reduced-capacity',
-      title: 'Temporarily unavailable',
-      detail,
-      'retry-after': retrySeconds,
-    },
-    { 'Retry-After': String(retrySeconds) },
-  );
 
 /** Only in development, where X-Weir-Region names a region. A typing error must not silently use another region. */
 export const unknownRegion = (regions: readonly { readonly name: string }[]): Response =>

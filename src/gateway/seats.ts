@@ -1,18 +1,34 @@
-// A request holds its seats until the last byte of the answer, or until either side closes the WebSocket. Weir closes a
-// connection that has lost its seat: somebody else has that seat.
+// What an admitted request may wait for and hold: its turn under `throttle`, and its seats under `concurrency`.
 import type { AfterResponse } from '../core/ports/telemetry.ts';
 import type { Held } from '../limiter/ledger.ts';
+import type { ProxyResult } from '../proxy/proxy.ts';
 
-export interface OpenAnswer {
-  readonly request: Pick<Request, 'method'>;
-  readonly response: Response;
-  /** The body is as the origin sent it, encoded or not. */
-  readonly isRaw: boolean;
+/** False if the client leaves during the wait. */
+export function waitForTurn(ms: number, client: AbortSignal): Promise<boolean> {
+  if (client.aborted) return Promise.resolve(false);
+  if (ms <= 0) return Promise.resolve(true);
+  return new Promise((resolve) => {
+    const end = (isTurn: boolean) => {
+      clearTimeout(timer);
+      client.removeEventListener('abort', leave);
+      resolve(isTurn);
+    };
+    const leave = () => end(false);
+    const timer = setTimeout(() => end(true), ms);
+    client.addEventListener('abort', leave);
+  });
 }
 
+// A request holds its seats until the last byte of the answer, or until either side closes the WebSocket. Weir closes a
+// connection that has lost its seat: somebody else has that seat.
+
 /** The same answer; its seats are given back when it ends. */
-export function holdWhileOpen(answer: OpenAnswer, held: Held, afterResponse: AfterResponse): Response {
-  const { request, response, isRaw } = answer;
+export function holdWhileOpen(
+  request: Pick<Request, 'method'>,
+  { response, isRaw }: Extract<ProxyResult, { kind: 'answered' }>,
+  held: Held,
+  afterResponse: AfterResponse,
+): Response {
   if (response.webSocket) return bridge(response, response.webSocket, held, afterResponse);
   // Nobody reads the body of an answer to HEAD, so its end would never come.
   if (!response.body || request.method === 'HEAD') {

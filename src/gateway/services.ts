@@ -8,35 +8,33 @@ import type { IncidentCounts, Log } from '../http/log.ts';
 import type { IdentityOptions } from '../identity/identity.ts';
 import type { Limiter } from '../limiter/limiter.ts';
 import type { Regions } from '../limiter/region-calls.ts';
+import type { OriginHeaderPolicy } from '../proxy/headers.ts';
 import type { Origins } from '../proxy/origins.ts';
-import type { OriginRateLimitHeaders } from '../proxy/response-headers.ts';
 
-export interface OriginOptions {
-  readonly rateLimitHeaders: OriginRateLimitHeaders;
-  /** In lower case. */
-  readonly costHeader: string;
-}
-
-/** A token that may check: role `check` or `admin`. */
-export interface CheckToken {
-  readonly token: string;
-  readonly role: 'admin' | 'read' | 'check';
-}
-
-export interface Services {
+/** What the way of a request needs. */
+export interface GatewayServices {
   /** The origins behind Weir. */
   readonly origins: Origins;
-  readonly origin: OriginOptions;
+  readonly origin: OriginHeaderPolicy;
   readonly identity: Omit<IdentityOptions, 'afterResponse' | 'deadline'> & {
     readonly unverified: 'count' | 'reject';
   };
-  /** The host that alone answers the page, the admin route and metrics, and nothing else; undefined: every host does. */
-  readonly adminHost?: string | undefined;
   readonly isDevelopment: boolean;
   /** A variable makes all rules only record what they would have done. */
   readonly isLogOnly?: boolean | undefined;
   /** Whether answers carry X-Weir-Degraded. */
   readonly showsDegraded: boolean;
+  readonly limiter: Limiter;
+  readonly telemetry: Telemetry;
+  readonly now: () => number;
+  readonly log: Log;
+  readonly incidentCounts: IncidentCounts;
+}
+
+/** What the front door and Weir's own routes need besides. */
+export interface Services extends GatewayServices {
+  /** The host that alone answers the page, the admin route and metrics, and nothing else; undefined: every host does. */
+  readonly adminHost?: string | undefined;
   readonly regions: Regions;
   /**
    * Nearest region first. Undefined only if the request names an unknown region in X-Weir-Region. Without a request:
@@ -44,9 +42,9 @@ export interface Services {
    */
   readonly regionsOf: (request?: Request) => Regions | undefined;
   readonly snapshots: SnapshotSource;
-  readonly limiter: Limiter;
+  readonly deadlineMs: number;
   /** For checks without a request. */
-  readonly check: CheckOptions & { readonly tokens: readonly CheckToken[] };
+  readonly check: CheckOptions;
   /** Everything under /_weir/admin. */
   readonly admin: (request: Request, context: ExecutionContext) => Promise<Response>;
   /** The refusal of a request without valid admin credentials; undefined if it may read what admins read. */
@@ -57,11 +55,6 @@ export interface Services {
   readonly page: (request: Request) => Promise<Response>;
   /** GET /_weir/metrics, for callers that may read what admins read. */
   readonly metrics: (request: Request) => Promise<Response>;
-  readonly telemetry: Telemetry;
   /** Resolves if Postgres answers. Undefined if there is none. */
   readonly pingDatabase: ((signal: AbortSignal) => Promise<void>) | undefined;
-  readonly deadlineMs: number;
-  readonly now: () => number;
-  readonly log: Log;
-  readonly incidentCounts: IncidentCounts;
 }

@@ -1,31 +1,38 @@
-// Where failures of Weir's own work end. Weir decides, reports, counts and sets headers besides passing requests on.
-// If any of that fails, the log gets the error, and the request goes on without it. A denied request stays denied.
+// A request as the client sent it, and where failures of Weir's own work end. Weir decides, reports, counts and sets
+// headers besides passing requests on. If any of that fails, the log gets the error, and the request goes on without it.
+// A denied request stays denied.
 import type { Log } from './log.ts';
+
+/**
+ * Each read of a property of `Request` is a call into the runtime that makes a new string or object, so the properties
+ * that several parts need are read once.
+ */
+export interface ClientRequest {
+  readonly raw: Request;
+  readonly url: string;
+  readonly method: string;
+  readonly headers: Headers;
+  /** `CF-Connecting-IP`: the address that Cloudflare names. */
+  readonly connectingIp: string | null;
+}
+
+export function readClientRequest(raw: Request): ClientRequest {
+  const { url, method, headers } = raw;
+  return { raw, url, method, headers, connectingIp: headers.get('CF-Connecting-IP') };
+}
 
 type BugLog = Pick<Log, 'bug'>;
 
-/** Takes the arguments apart from the function, so that no request needs a closure. Undefined if it threw. */
-export function attempt<A, B, C, D, R>(
+/** Takes up to four arguments apart from the function, so that no request needs a closure. Undefined if it threw. */
+export function attempt<Given extends [a?: unknown, b?: unknown, c?: unknown, d?: unknown], R>(
   log: BugLog,
-  work: (a: A, b: B, c: C, d: D) => R,
-  a: A,
-  b: B,
-  c: C,
-  d: D,
+  work: (...given: Given) => R,
+  ...given: Given
 ): R | undefined;
-export function attempt<A, B, C, R>(
-  log: BugLog,
-  work: (a: A, b: B, c: C) => R,
-  a: A,
-  b: B,
-  c: C,
-): R | undefined;
-export function attempt<A, B, R>(log: BugLog, work: (a: A, b: B) => R, a: A, b: B): R | undefined;
-export function attempt<A, R>(log: BugLog, work: (a: A) => R, a: A): R | undefined;
 export function attempt<R>(
   log: BugLog,
   work: (a: unknown, b: unknown, c: unknown, d: unknown) => R,
-  a: unknown,
+  a?: unknown,
   b?: unknown,
   c?: unknown,
   d?: unknown,
@@ -39,14 +46,13 @@ export function attempt<R>(
 }
 
 /** The same for work that takes time. Only for requests that wait anyway: it costs a promise. */
-export async function attemptLater<A, B, R>(
+export async function attemptLater<Given extends unknown[], R>(
   log: BugLog,
-  work: (a: A, b: B) => Promise<R>,
-  a: A,
-  b: B,
+  work: (...given: Given) => Promise<R>,
+  ...given: Given
 ): Promise<R | undefined> {
   try {
-    return await work(a, b);
+    return await work(...given);
   } catch (error) {
     reportBug(log, error);
     return undefined;

@@ -2,7 +2,7 @@
 // No line ever holds a key, a token or an argument.
 
 import { createBoundedCache } from '../core/bounded-cache.ts';
-import type { DegradedReason, Fallback } from '../core/decision.ts';
+import type { Incident } from '../core/decision.ts';
 import { CounterStoreError } from '../core/ports/region.ts';
 import type { BreakerState } from '../core/regions/breaker.ts';
 import { isRecent } from '../core/time.ts';
@@ -30,7 +30,7 @@ export const LOG_EVENTS = [
 export type LogEvent = (typeof LOG_EVENTS)[number];
 
 export interface Log {
-  degraded(incident: Incident): void;
+  degraded(incident: RegionIncident): void;
   /** Weir no longer calls a region, or calls it again. */
   breaker(region: string, state: BreakerState): void;
   /** A region could not run the script: at all (`isBroken`), or for this one call. */
@@ -105,29 +105,25 @@ function framesOf(error: unknown): string[] {
 
 // Counts decisions in which something went wrong, since this isolate started: by fallback, reason and region.
 
-/** Without a `fallback`, the request was decided as usual, but late, or by rules or a caller that may be out of date. */
-export interface Incident {
-  readonly reason: DegradedReason;
-  readonly fallback?: Fallback | undefined;
+/** In a region. */
+export interface RegionIncident extends Incident {
   readonly region: string;
 }
 
-export interface IncidentCounts {
-  add(incident: Incident): void;
-  /** Each kind of incident with its count. */
-  list(): readonly (Incident & { readonly count: number })[];
-}
+export type IncidentCounts = ReturnType<typeof createIncidentCounts>;
 
 /** The map stays small, because there are few fallbacks, reasons and regions. */
-export function createIncidentCounts(): IncidentCounts {
-  const counts = new Map<string, Incident & { count: number }>();
+export function createIncidentCounts() {
+  const counts = new Map<string, RegionIncident & { count: number }>();
   return {
-    add({ reason, fallback, region }) {
+    add({ reason, fallback, region }: RegionIncident): void {
       const name = `${fallback ?? ''} ${reason} ${region}`;
       const known = counts.get(name);
       if (known) known.count += 1;
       else counts.set(name, { fallback, reason, region, count: 1 });
     },
-    list: () => [...counts.values()].map((counted) => ({ ...counted })),
+    /** Each kind of incident with its count. */
+    list: (): readonly (RegionIncident & { readonly count: number })[] =>
+      structuredClone([...counts.values()]),
   };
 }

@@ -2,7 +2,7 @@
 // A credential that is not valid identifies nobody: the request counts against the IP. A credential that Weir may not
 // look up now is refused: otherwise anybody could turn a known caller into an unknown one.
 
-import type { Caller } from '../core/matching/caller.ts';
+import { type Caller, UNKNOWN_CALLER } from '../core/matching/caller.ts';
 import { countedIp } from '../core/matching/ip.ts';
 import type { Credential, Plan, RefusedCredential } from '../core/matching/plan.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
@@ -15,12 +15,9 @@ import {
   type VerifiedUser,
 } from '../core/ports/callers.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
-import { parseAuthorization } from '../http/authorization.ts';
-import type { ClientRequest } from '../http/client-request.ts';
+import { parseAuthorization } from '../http/credentials.ts';
+import type { ClientRequest } from '../http/guard.ts';
 import { waitHalf } from '../limiter/deadline.ts';
-
-/** Callers without an address share one bucket. Otherwise they would escape the limits. */
-const UNKNOWN = { ip: 'unknown', address: 'unknown' };
 
 export interface IdentityOptions {
   readonly callers: CallerDirectory;
@@ -75,7 +72,7 @@ export const hasCredential = (
 export const addressOf = (
   { connectingIp }: Pick<Sent, 'connectingIp'>,
   { ipv6Prefix }: Pick<IdentityOptions, 'ipv6Prefix'>,
-): Address => countedIp(connectingIp ?? '', ipv6Prefix) ?? UNKNOWN;
+): Address => countedIp(connectingIp ?? '', ipv6Prefix) ?? UNKNOWN_CALLER;
 
 /** A decision that credentials and the deny list make before any rule; undefined if lists and rules decide. */
 export function planByIdentity(

@@ -6,10 +6,9 @@ import type { Actor } from '../admin/app.ts';
 import { CHECK_ONLY, type Gate } from '../admin/auth.ts';
 import type { Sessions } from '../admin/session.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
-import { hasAdminCredentials, isByScript, isRead } from '../http/authorization.ts';
-import { bodyNotRead, render } from '../http/internal-problems.ts';
+import { hasAdminCredentials, isByScript, isRead } from '../http/credentials.ts';
+import { readAtMost, render, renderError } from '../http/internal-requests.ts';
 import { problem } from '../http/problem.ts';
-import { readAtMost } from '../http/read-at-most.ts';
 
 // The two HTML documents of the page: the form to log in, which needs no script, and the frame of all views.
 
@@ -168,8 +167,8 @@ export function createPage({ gate, sessions }: PageOptions): (request: Request) 
 
   const logIn = async (request: Request): Promise<Response> => {
     // Anybody can send a form, so Weir reads no more of it than a token needs.
-    const form = await readAtMost(request, MAX_FORM_BYTES);
-    if (typeof form === 'string') return render(bodyNotRead(form, MAX_FORM_BYTES).problem);
+    const form = await readAtMost(request, MAX_FORM_BYTES).catch(renderError);
+    if (form instanceof Response) return form;
     const headers = new Headers({ Authorization: `Bearer ${tokenIn(form)}` });
     const address = request.headers.get('CF-Connecting-IP');
     if (address !== null) headers.set('CF-Connecting-IP', address);

@@ -1,7 +1,7 @@
 // Turns the events that the gateway reports into sums. Nothing here waits, fails or depends on a later event.
 
 import { type CheckResult, type Decision, resultsOf } from '../core/decision.ts';
-import { type Caller, type CallerIds, idsOf, subjectOf } from '../core/matching/caller.ts';
+import { type Caller, type CallerIds, idsOf, subjectOf, UNKNOWN_CALLER } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type {
   AnsweredRequest,
@@ -18,7 +18,6 @@ export interface CollectorOptions extends TelemetrySums {
 
 /** A subject is near its limit when a fifth of it is left. */
 const NEAR_PARTS = 5;
-const NOBODY: Caller = { ip: 'unknown', address: 'unknown' };
 
 /** Of statuses, by their hundreds. A text made for each request would cost more. */
 const CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx'];
@@ -53,7 +52,10 @@ export function createCollector({ sums, denials, usage, crossings, now, clockMs 
   const decisions = sums.series('decision');
 
   /** A rule with several limits counts a request once, by the limit that was hardest on it. */
-  const addChecks = (results: Results, { caller = NOBODY, route = '', countedAtMs }: ChecksContext) => {
+  const addChecks = (
+    results: Results,
+    { caller = UNKNOWN_CALLER, route = '', countedAtMs }: ChecksContext,
+  ) => {
     for (let i = 0; i < results.length; i += 1) {
       const result = results[i];
       if (!result) continue;
@@ -86,7 +88,7 @@ export function createCollector({ sums, denials, usage, crossings, now, clockMs 
     }
   };
 
-  const addAdmitted = (results: Results, caller = NOBODY) =>
+  const addAdmitted = (results: Results, caller = UNKNOWN_CALLER) =>
     addUsage({ atMs: now(), who: idsOf(caller), charges: chargesOf(results, FREE, CHARGED), requests: 1 });
 
   const addDecision = ({ decision, incident, startedAtMs }: Omit<CheckedCall, 'subjects'>) => {
@@ -127,7 +129,7 @@ export function createCollector({ sums, denials, usage, crossings, now, clockMs 
       if (!isRefunded && cost === undefined) return;
       const realCostOf = cost === undefined || isRefunded ? REFUNDED : settledAt(cost);
       const charges = chargesOf(resultsOf(decision), CHARGED, realCostOf);
-      addUsage({ atMs: now(), who: idsOf(caller ?? NOBODY), charges, requests: 0 });
+      addUsage({ atMs: now(), who: idsOf(caller ?? UNKNOWN_CALLER), charges, requests: 0 });
     },
 
     /** Adds the results of shadow rules that were counted after the response. */

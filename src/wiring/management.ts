@@ -5,7 +5,7 @@ import { CHECK_ONLY, createGate, sessionsOf } from '../admin/auth.ts';
 import { createEndedSessions } from '../admin/session.ts';
 import { runSmoke } from '../admin/smoke.ts';
 import type { Services } from '../gateway/services.ts';
-import { render } from '../http/internal-problems.ts';
+import { render } from '../http/internal-requests.ts';
 import { createPage } from '../page/page.tsx';
 import { createMetricsStores } from '../redis/metrics-store.ts';
 import { readFreshRules } from '../rules/edge/fresh-rules.ts';

@@ -1,9 +1,9 @@
 // The input of a check: how much of it Weir takes, and which errors it names.
 import { describe, expect, it } from 'vitest';
-import { readCall, readKeyHeader } from '../../src/checks/messages.ts';
+import { readCall, readKeyHeader } from '../../src/checks/call.ts';
 import { LARGEST_COST } from '../../src/core/matching/rule.ts';
 import type { FieldError } from '../../src/core/shape.ts';
-import { ProblemError, render } from '../../src/http/internal-problems.ts';
+import { ProblemError, render } from '../../src/http/internal-requests.ts';
 import type { Problem } from '../../src/http/problem.ts';
 
 const checks = (count: number) =>

@@ -1,7 +1,6 @@
 // Who the subject of a check is, by the scope of its rule.
 import { expect, it } from 'vitest';
-import { readCall } from '../../src/checks/messages.ts';
-import { planChecks } from '../../src/checks/plan.ts';
+import { planChecks, readCall } from '../../src/checks/call.ts';
 
 /** The caller that the limit of the rule is looked up for, or the error. */
 async function planFor(scope: string, subject?: string) {

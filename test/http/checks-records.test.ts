@@ -2,9 +2,9 @@
 import { expect, it } from 'vitest';
 import { createChargeIds } from '../../src/checks/charge-id.ts';
 import { createChecks } from '../../src/checks/checks.ts';
-import { readCall } from '../../src/checks/messages.ts';
 import type { Decision } from '../../src/core/decision.ts';
 import type { CheckedCall, CorrectedUsage } from '../../src/core/ports/telemetry.ts';
+import type { Services } from '../../src/gateway/services.ts';
 import { createIncidentCounts } from '../../src/http/log.ts';
 import { createRegion } from '../limiter/fake-regions.ts';
 import { createSource, snapshotOf } from '../limiter/limiter-harness.ts';
@@ -29,15 +29,15 @@ function open(checked: (call: CheckedCall) => void, decision = uncounted) {
   };
   const checks = createChecks({
     limiter: { decide: () => decision, leased: unused, leasedOf: unused },
-    log: { ...SILENT_LOG, bug: (error) => void bugs.push(error) },
-    telemetry: { ...SILENT, checked, corrected: (usage) => void corrected.push(usage) },
+    log: { ...SILENT_LOG, bug: (error: unknown) => void bugs.push(error) },
+    telemetry: { ...SILENT, checked, corrected: (usage: CorrectedUsage) => void corrected.push(usage) },
     snapshots: { ...snapshots, current: () => named },
-    check: { secret: 's', regions: [{ name: 'us', share: 1, checkRecords }] },
-    ...{ incidentCounts, regions, deadlineMs: 100, now: () => 0, ipv6Prefix: 64 },
-  });
+    check: { tokens: [], secret: 's', regions: [{ name: 'us', share: 1, checkRecords }] },
+    ...{ incidentCounts, regions, deadlineMs: 100, now: () => 0, identity: { ipv6Prefix: 64 } },
+  } as unknown as Services);
   const ask = (more: object = {}) =>
-    checks.check(readCall({ rule: 'jobs', subject: 'ann', ...more }), { regions, afterResponse: () => {} });
-  const refund = (id: string) => checks.refund(id, { regions, afterResponse: () => {} });
+    checks.check({ rule: 'jobs', subject: 'ann', ...more }, { regions, afterResponse: () => {} });
+  const refund = (id: string) => checks.refund({ id }, { regions, afterResponse: () => {} });
   return { ask, refund, corrected, bugs, incidents: () => incidentCounts.list() };
 }
 

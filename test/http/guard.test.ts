@@ -17,11 +17,11 @@ it('work returns its result, at once or later', async () => {
 
 it('work that fails returns nothing, and its error is reported', async () => {
   const log = openLog();
-  const fail = () => {
+  const fail = (..._: number[]) => {
     throw bug;
   };
   expect(attempt(log, fail, 1)).toBeUndefined();
-  expect(await attemptLater(log, async () => fail(), 1, 2)).toBeUndefined();
+  expect(await attemptLater(log, async (...given: number[]) => fail(...given), 1, 2)).toBeUndefined();
   expect(await attemptLater(log, fail, 1, 2)).toBeUndefined();
   expect(log.bugs).toEqual([bug, bug, bug]);
 });

@@ -3,10 +3,16 @@
 import { type BareItem, type Item, parseList } from 'structured-headers';
 import { createCounter, type RuleFields } from '../../local/rules.ts';
 import type { Outcome } from '../../src/core/counting/check.ts';
-import { type CheckResult, type CountedDecision, denyingResults } from '../../src/core/decision.ts';
+import {
+  type CheckResult,
+  type CountedDecision,
+  type Decision,
+  denyingResults,
+} from '../../src/core/decision.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
 import { setDecisionHeaders } from '../../src/gateway/headers.ts';
+import { refusal } from '../../src/gateway/refusals.ts';
 
 export const NOW_MS = 1_800_000_000_000;
 
@@ -66,8 +72,15 @@ export const createDecision = (results: readonly Result[], nowMs = NOW_MS): Coun
 });
 
 export function headersOf(results: readonly Result[], nowMs = NOW_MS): Headers {
+  return headersOfDecision(createDecision(results, nowMs), { isDevelopment: false });
+}
+
+/** Retry-After is in the refusal. */
+export function headersOfDecision(decision: Decision, options: { readonly isDevelopment: boolean }): Headers {
   const headers = new Headers();
-  setDecisionHeaders(headers, createDecision(results, nowMs), { isDevelopment: false });
+  const retryAfter = decision.allowed ? null : refusal(decision).headers.get('Retry-After');
+  if (retryAfter !== null) headers.set('Retry-After', retryAfter);
+  setDecisionHeaders(headers, decision, options);
   return headers;
 }
 

@@ -1,7 +1,15 @@
 import { describe, expect, it } from 'vitest';
-import type { Decision } from '../../src/core/decision.ts';
+import { type Decision, denyingResults } from '../../src/core/decision.ts';
 import { setDecisionHeaders, setIncidentHeaders } from '../../src/gateway/headers.ts';
-import { createResult, createRule, headersOf, NOW_MS, policiesIn, type Result } from './headers-harness.ts';
+import {
+  createResult,
+  createRule,
+  headersOf,
+  headersOfDecision,
+  NOW_MS,
+  policiesIn,
+  type Result,
+} from './headers-harness.ts';
 
 const OURS = ['RateLimit-Policy', 'RateLimit', 'Retry-After'].concat(
   ['Limit', 'Remaining', 'Reset', 'Cost'].map((what) => `X-RateLimit-${what}`),
@@ -128,19 +136,17 @@ describe('the headers of a request that was not counted', () => {
     { kind: 'unverified', allowed: false, credential: 'token', ...by },
     { kind: 'degraded', allowed: true, reason: 'timeout', fallback: 'open' },
   ])('give no numbers: $kind', (decision) => {
-    const headers = new Headers();
-    setDecisionHeaders(headers, decision, { isDevelopment: true });
+    const headers = headersOfDecision(decision, { isDevelopment: true });
     expect(OURS.filter((name) => headers.has(name))).toEqual([]);
   });
 });
 
 describe('the headers of a request that this isolate counted alone', () => {
   const headersOfLocal = (results: readonly Result[]) => {
-    const headers = new Headers();
     const local = { nowMs: NOW_MS, results };
-    const decision = { kind: 'degraded', allowed: false, reason: 'timeout', fallback: 'local' } as const;
-    setDecisionHeaders(headers, { ...decision, local }, { isDevelopment: true });
-    return all(headers);
+    const allowed = denyingResults(results).length === 0;
+    const decision = { kind: 'degraded', allowed, reason: 'timeout', fallback: 'local', local } as const;
+    return all(headersOfDecision(decision, { isDevelopment: true }));
   };
 
   it('say when to come back if it was denied, but not how much is left', () => {

@@ -1,7 +1,7 @@
 // What health reports about each part. Health distinguishes a script that does not run from a server that is down.
 import { describe, expect, it } from 'vitest';
 import { CounterStoreError } from '../../src/core/ports/region.ts';
-import { createHealth } from '../../src/gateway/health.ts';
+import { createHealth } from '../../src/gateway/internal-handlers.ts';
 import type { Services } from '../../src/gateway/services.ts';
 import { createIncidentCounts } from '../../src/http/log.ts';
 import { createRegion } from '../limiter/fake-regions.ts';

@@ -7,7 +7,7 @@ import {
   type LookUpResult,
   type TokenVerifier,
 } from '../../src/core/ports/callers.ts';
-import { readClientRequest } from '../../src/http/client-request.ts';
+import { readClientRequest } from '../../src/http/guard.ts';
 import { type Identity, identify } from '../../src/identity/identity.ts';
 
 const FROM = { ip: '192.0.2.1', address: '192.0.2.1' };

@@ -1,6 +1,6 @@
 // What credentials and lists decide before any rule, and which look-ups a token needs.
 import { describe, expect, it } from 'vitest';
-import { readClientRequest } from '../../src/http/client-request.ts';
+import { readClientRequest } from '../../src/http/guard.ts';
 import { type Identity, identify, planByIdentity } from '../../src/identity/identity.ts';
 
 const caller = { ip: '192.0.2.1', address: '192.0.2.1' };

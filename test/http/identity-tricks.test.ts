@@ -9,7 +9,7 @@ import { NO_FACTS } from '../../src/core/matching/counted-by.ts';
 import { planRequest } from '../../src/core/matching/plan.ts';
 import { SCOPES } from '../../src/core/matching/rule.ts';
 import { compileSnapshot, withCounterIds } from '../../src/core/matching/snapshot.ts';
-import { readClientRequest } from '../../src/http/client-request.ts';
+import { readClientRequest } from '../../src/http/guard.ts';
 import { identify } from '../../src/identity/identity.ts';
 import { type Issuer, useIssuer } from '../identity/issuer.ts';
 import { rounds } from '../rounds.ts';

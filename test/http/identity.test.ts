@@ -1,7 +1,7 @@
 // Who sends a request, with callers in a real Postgres and keys from a real server.
 
 import { describe, expect, it } from 'vitest';
-import { readClientRequest } from '../../src/http/client-request.ts';
+import { readClientRequest } from '../../src/http/guard.ts';
 import { identify } from '../../src/identity/identity.ts';
 import { useIssuer } from '../identity/issuer.ts';
 import { madeUpKey, useCallers } from '../rules/callers-harness.ts';

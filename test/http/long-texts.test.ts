@@ -8,10 +8,10 @@ import { isKnown } from '../../src/admin/collection/changes.ts';
 import { isCountedIp } from '../../src/admin/routes/counters.ts';
 import { parseIp, parseIpRange } from '../../src/core/matching/ip.ts';
 import { canonicalPath, withoutExtensions } from '../../src/core/matching/path.ts';
-import { parseAuthorization } from '../../src/http/authorization.ts';
-import { readClientRequest } from '../../src/http/client-request.ts';
+import { parseAuthorization } from '../../src/http/credentials.ts';
+import { readClientRequest } from '../../src/http/guard.ts';
 import { createTokenVerifier } from '../../src/identity/jwt.ts';
-import { toOriginHeaders } from '../../src/proxy/request-headers.ts';
+import { toOriginHeaders } from '../../src/proxy/headers.ts';
 
 const SHORT = 1_024;
 const TIMES_LONGER = 64;

@@ -1,6 +1,6 @@
 // The time of an origin begins when it has the whole request, and ends with its answer.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { createDeadline } from '../../src/proxy/deadline.ts';
+import { OriginDeadline } from '../../src/proxy/proxy.ts';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -11,7 +11,7 @@ it.each([
 ])(
   'an origin that answers before it has the whole request is never late, in a request %s',
   async (_, outlivesClientMs) => {
-    const deadline = createDeadline(new AbortController().signal, { timeoutMs: 1_000, outlivesClientMs });
+    const deadline = new OriginDeadline(new AbortController().signal, { timeoutMs: 1_000, outlivesClientMs });
     deadline.stop();
     deadline.start();
     await vi.advanceTimersByTimeAsync(10_000);
@@ -22,7 +22,7 @@ it.each([
 it.each([undefined, 5_000])(
   'an origin without an answer is late when its time is over (%s)',
   async (outlivesClientMs) => {
-    const deadline = createDeadline(new AbortController().signal, { timeoutMs: 1_000, outlivesClientMs });
+    const deadline = new OriginDeadline(new AbortController().signal, { timeoutMs: 1_000, outlivesClientMs });
     await vi.advanceTimersByTimeAsync(5_000);
     deadline.start();
     await vi.advanceTimersByTimeAsync(999);

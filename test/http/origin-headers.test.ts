@@ -1,6 +1,6 @@
 // Limits and costs that the origin names: its limits are kept apart from Weir's, and only a plain cost is believed.
 import { describe, expect, it } from 'vitest';
-import { type OriginRateLimitHeaders, takeOriginHeaders } from '../../src/proxy/response-headers.ts';
+import { type OriginRateLimitHeaders, takeOriginHeaders } from '../../src/proxy/headers.ts';
 
 const NAME = 'X-Weir-Cost';
 const takeCost = (headers: Headers) =>

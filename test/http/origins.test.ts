@@ -2,17 +2,22 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { OriginRoute, ServiceBinding } from '../../src/core/matching/origin-routes.ts';
 import { compileOriginRoutes, hostOf } from '../../src/core/matching/origin-routes.ts';
-import { readClientRequest } from '../../src/http/client-request.ts';
-import { createLoopGuard } from '../../src/proxy/loop-guard.ts';
-import { createOriginHealth } from '../../src/proxy/origin-health.ts';
-import { createOriginChooser, nameOfRoute, type OriginChooserOptions } from '../../src/proxy/origins.ts';
+import { readClientRequest } from '../../src/http/guard.ts';
+import {
+  createLoopGuard,
+  createOriginChooser,
+  createOriginHealth,
+  nameOfRoute,
+  type OriginsOptions,
+} from '../../src/proxy/origins.ts';
 import type { ProxyResult } from '../../src/proxy/proxy.ts';
 import { useOrigin } from '../local/origin-harness.ts';
+import { SILENT_LOG } from '../telemetry/silent.ts';
 import { openOrigins, route } from './origins-harness.ts';
 
 const { current } = useOrigin();
 
-function choose(routes: readonly OriginRoute[], url: string, options: Partial<OriginChooserOptions> = {}) {
+function choose(routes: readonly OriginRoute[], url: string, options: Partial<OriginsOptions> = {}) {
   const { pathname, search } = new URL(url);
   const chooser = createOriginChooser({
     defaultOrigin: 'https://default.example.com/base/',
@@ -147,23 +152,24 @@ describe('on the way to the origin', () => {
 });
 
 describe('the loop guard', () => {
+  const guardOf = (identity: string) => createLoopGuard({ identity, log: SILENT_LOG });
   const marked = (hop: string) => new Request('https://weir.test/', { headers: { 'X-Weir-Hop': hop } });
-  const own = () => createLoopGuard('one').mark(new Request('https://weir.test/'), true);
+  const own = () => guardOf('one').mark(new Request('https://weir.test/'), true);
 
   it('refuses a request that this Weir has sent itself, in this isolate or another one', async () => {
-    const answer = await createLoopGuard('one').refuse(marked(await own()));
+    const answer = await guardOf('one').refuse(marked(await own()));
     expect([answer?.status, await answer?.json()]).toMatchObject([508, { code: 'loop-detected' }]);
   });
 
   it('refuses such a request even if it passed another Weir, which adds its own id', async () => {
-    const both = await createLoopGuard('two').mark(marked(await own()), false);
+    const both = await guardOf('two').mark(marked(await own()), false);
     expect(both).toMatch(/^[0-9a-f]{16}, [0-9a-f]{16}$/);
-    expect((await createLoopGuard('one').refuse(marked(both)))?.status).toBe(508);
-    expect(await createLoopGuard('three').refuse(marked(both))).toBeUndefined();
+    expect((await guardOf('one').refuse(marked(both)))?.status).toBe(508);
+    expect(await guardOf('three').refuse(marked(both))).toBeUndefined();
   });
 
   it('does not refuse a request of another Weir, or a mark that a client made up', async () => {
-    const guard = createLoopGuard('two');
+    const guard = guardOf('two');
     for (const hop of [await own(), 'x', '', 'a'.repeat(10_000)])
       expect(await guard.refuse(marked(hop))).toBeUndefined();
     expect(await guard.mark(marked('made up'), false)).toMatch(/^[0-9a-f]{16}$/);
@@ -171,7 +177,7 @@ describe('the loop guard', () => {
 
   it('refuses a request that has passed eight Weirs', async () => {
     const eight = Array.from({ length: 8 }, (_, i) => `${i}`.repeat(16)).join(', ');
-    expect((await createLoopGuard('one').refuse(marked(eight)))?.status).toBe(508);
+    expect((await guardOf('one').refuse(marked(eight)))?.status).toBe(508);
   });
 });
 

@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { type CallerRecord, NO_REVISIONS } from '../../src/core/ports/callers.ts';
 import { refusal } from '../../src/gateway/refusals.ts';
-import { readClientRequest } from '../../src/http/client-request.ts';
+import { readClientRequest } from '../../src/http/guard.ts';
 import { hashApiKey } from '../../src/identity/api-key.ts';
 import { createCallerDirectory } from '../../src/identity/directory.ts';
 import { type Identity, identify, identifyFromMemory, planByIdentity } from '../../src/identity/identity.ts';

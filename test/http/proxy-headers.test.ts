@@ -1,13 +1,13 @@
 // Which headers of requests and responses pass through, and which ones Weir adds.
 
 import { describe, expect, test } from 'vitest';
-import { readClientRequest } from '../../src/http/client-request.ts';
+import { readClientRequest } from '../../src/http/guard.ts';
 import {
   type ForwardedHeaders,
   type HeaderPolicy,
+  takeOriginHeaders,
   toOriginHeaders,
-} from '../../src/proxy/request-headers.ts';
-import { takeOriginHeaders } from '../../src/proxy/response-headers.ts';
+} from '../../src/proxy/headers.ts';
 
 type Pairs = [string, string][];
 

@@ -1,9 +1,8 @@
 // An origin that does not answer. test/isolates/fidelity.test.ts compares its answers byte for byte, in the real
 // runtime.
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { readClientRequest } from '../../src/http/client-request.ts';
-import { createDeadline } from '../../src/proxy/deadline.ts';
-import { type ProxyResult, proxy } from '../../src/proxy/proxy.ts';
+import { readClientRequest } from '../../src/http/guard.ts';
+import { OriginDeadline, type ProxyResult, proxy } from '../../src/proxy/proxy.ts';
 import { eventually, useOrigin } from '../local/origin-harness.ts';
 import { SILENT_LOG } from '../telemetry/silent.ts';
 
@@ -78,7 +77,7 @@ describe('the deadline', () => {
 
   test('does not run before it is started, nor after it was stopped', () => {
     useClock();
-    const deadline = createDeadline(new AbortController().signal, { timeoutMs: 100 });
+    const deadline = new OriginDeadline(new AbortController().signal, { timeoutMs: 100 });
     vi.advanceTimersByTime(1_000);
     deadline.start();
     vi.advanceTimersByTime(99);
@@ -92,7 +91,7 @@ describe('the deadline', () => {
   test('ends after its time, and keeps that reason', async () => {
     useClock();
     const client = new AbortController();
-    const deadline = createDeadline(client.signal, { timeoutMs: 100 });
+    const deadline = new OriginDeadline(client.signal, { timeoutMs: 100 });
     const raced = deadline.race(new Promise(() => {}));
     deadline.start();
     vi.advanceTimersByTime(100);
@@ -105,7 +104,7 @@ describe('the deadline', () => {
     useClock();
     const leaving = (outlivesClientMs: number) => {
       const client = new AbortController();
-      const deadline = createDeadline(client.signal, { timeoutMs: 1_000, outlivesClientMs });
+      const deadline = new OriginDeadline(client.signal, { timeoutMs: 1_000, outlivesClientMs });
       deadline.start();
       client.abort();
       return deadline;

@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { type RedisServer, startRedisServer } from '../../local/redis-server.ts';
 import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
-import { createQuota, type QuotaServices } from '../../src/checks/quota.ts';
+import { createQuota } from '../../src/checks/quota.ts';
 import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import { planRequest } from '../../src/core/matching/plan.ts';
 import type { ListEntry, Tier } from '../../src/core/matching/rule.ts';
@@ -12,11 +12,13 @@ import { ABSENT, answerOf, type CallerRecord } from '../../src/core/ports/caller
 import { type CounterStore, operationsBy } from '../../src/core/ports/region.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
 import { createCensus } from '../../src/core/regions/census.ts';
+import type { Services } from '../../src/gateway/services.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
 import { createDistance, createRegionWatch } from '../../src/limiter/region-watch.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/counter-store.ts';
 import { createRulesPointer } from '../../src/redis/region-keys.ts';
+import { SILENT_LOG } from '../telemetry/silent.ts';
 
 const DEADLINE_MS = 5_000;
 export const IP = '192.0.2.1';
@@ -35,7 +37,7 @@ export interface World {
   readonly lists?: readonly ListEntry[];
   /** By API key. */
   readonly keys?: Readonly<Record<string, CallerRecord>>;
-  readonly unverified?: QuotaServices['unverified'];
+  readonly unverified?: Services['identity']['unverified'];
   readonly isCold?: boolean;
   /** Newer rules are announced, but could not be read. */
   readonly isStale?: boolean;
@@ -121,12 +123,14 @@ export function useQuota() {
       now,
       deadlineMs: DEADLINE_MS,
       showsDegraded: world.showsDegraded ?? true,
-      log: { degraded: ({ reason }) => degraded.push(reason) },
-      callers: { ofApiKey: async (key) => answerOf(keys[key]), ofUser: async () => ABSENT },
-      tokens: undefined,
-      ipv6Prefix: 64,
-      unverified: world.unverified ?? 'count',
-    });
+      log: { ...SILENT_LOG, degraded: ({ reason }) => void degraded.push(reason) },
+      identity: {
+        callers: { ofApiKey: async (key) => answerOf(keys[key]), ofUser: async () => ABSENT },
+        tokens: undefined,
+        ipv6Prefix: 64,
+        unverified: world.unverified ?? 'count',
+      },
+    } satisfies Partial<Services> as unknown as Services);
 
     const ask = ({ method = 'GET', ip = IP, key, region: played = 'us' }: Ask = {}) => {
       const headers = { 'CF-Connecting-IP': ip, 'X-Weir-Region': played, ...(key && { 'X-API-Key': key }) };

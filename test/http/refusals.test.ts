@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Decision, DegradedDecision } from '../../src/core/decision.ts';
-import { refusal, unknownRegion, unverifiedCredentials } from '../../src/gateway/refusals.ts';
+import { refusal, unknownRegion } from '../../src/gateway/refusals.ts';
 import {
   createDecision,
   createResult,
@@ -134,7 +134,7 @@ it('a caller that has used up its part of a limit in this isolate is denied by i
 
 it('a refusal challenges a caller with an invalid credential', () => {
   const challenge = (credential: 'token' | 'api-key') =>
-    unverifiedCredentials(credential).headers.get('WWW-Authenticate');
+    refusal({ kind: 'unverified', allowed: false, credential, ...by }).headers.get('WWW-Authenticate');
   expect(challenge('token')).toBe('Bearer error="invalid_token"');
   expect(challenge('api-key')).toBe('ApiKey header="X-API-Key"');
 });

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { ABSENT, type Absent } from '../../src/core/ports/callers.ts';
 import type { Probe } from '../../src/core/ports/snapshot-source.ts';
-import { readClientRequest } from '../../src/http/client-request.ts';
+import { readClientRequest } from '../../src/http/guard.ts';
 import { identify } from '../../src/identity/identity.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import type { MakePlan } from '../../src/limiter/limiter.ts';

@@ -1,9 +1,10 @@
 // The gateway with a limiter that decides on command, and all work that it hands over for after the response.
 import type { Decision } from '../../src/core/decision.ts';
 import { UNAVAILABLE } from '../../src/core/ports/callers.ts';
-import { type GatewayServices, handleGateway } from '../../src/gateway/gateway.ts';
-import { readClientRequest } from '../../src/http/client-request.ts';
-import { createIncidentCounts, type Incident } from '../../src/http/log.ts';
+import { handleGateway } from '../../src/gateway/gateway.ts';
+import type { GatewayServices } from '../../src/gateway/services.ts';
+import { readClientRequest } from '../../src/http/guard.ts';
+import { createIncidentCounts, type RegionIncident } from '../../src/http/log.ts';
 import type { Ledger } from '../../src/limiter/ledger.ts';
 import type { ProxyResult } from '../../src/proxy/proxy.ts';
 import { createRegion } from '../limiter/fake-regions.ts';
@@ -32,7 +33,7 @@ export async function send(situation: Situation) {
     isGone = false,
     forward = answerAtOnce,
   } = situation;
-  const incidents: Incident[] = [];
+  const incidents: RegionIncident[] = [];
   const shadows: string[] = [];
   const later: Promise<unknown>[] = [];
   const incidentCounts = createIncidentCounts();
@@ -54,7 +55,13 @@ export async function send(situation: Situation) {
       ipv6Prefix: 64,
       unverified: 'count',
     },
-    origins: { routeOf: () => undefined, isZone: () => false, forward },
+    origins: {
+      routeOf: () => undefined,
+      isZone: () => false,
+      forward,
+      refuseLoop: async () => undefined,
+      report: () => [],
+    },
     origin: { rateLimitHeaders: 'keep', costHeader: 'x-weir-cost' },
     isDevelopment: false,
     showsDegraded,

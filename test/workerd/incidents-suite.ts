@@ -1,13 +1,13 @@
 // What the gateway reports about a degraded decision: in headers if they are switched on, in the log and in
 // incidentCounts always. The limiter is a fake that decides on command.
 import { describe, expect, it } from 'vitest';
-import type { Incident } from '../../src/http/log.ts';
+import type { Incident } from '../../src/core/decision.ts';
 import { createDecision, createResult } from '../http/headers-harness.ts';
 import { type Situation, send } from './gateway-harness.ts';
 
 const counted = createDecision([createResult({})]);
 const uncounted = { kind: 'degraded', reason: 'timeout' } as const;
-const INCIDENTS: readonly [string, Situation, number, Omit<Incident, 'region'>][] = [
+const INCIDENTS: readonly [string, Situation, number, Incident][] = [
   [
     'let through uncounted',
     { decision: { ...uncounted, allowed: true, fallback: 'open' } },

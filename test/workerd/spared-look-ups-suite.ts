@@ -12,8 +12,9 @@ import {
   NOT_ASKED,
   type TokenVerifier,
 } from '../../src/core/ports/callers.ts';
-import { type GatewayServices, handleGateway } from '../../src/gateway/gateway.ts';
-import { readClientRequest } from '../../src/http/client-request.ts';
+import { handleGateway } from '../../src/gateway/gateway.ts';
+import type { GatewayServices } from '../../src/gateway/services.ts';
+import { readClientRequest } from '../../src/http/guard.ts';
 import { createIncidentCounts } from '../../src/http/log.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
 import { createRegion, denies } from '../limiter/fake-regions.ts';
@@ -77,6 +78,8 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
       routeOf: () => undefined,
       isZone: () => false,
       forward: async () => ({ kind: 'answered', response: new Response() }),
+      refuseLoop: async () => undefined,
+      report: () => [],
     },
     origin: { rateLimitHeaders: 'keep', costHeader: 'x-weir-cost' },
     isDevelopment: false,

@@ -1,7 +1,7 @@
 // What a change may do to a row, and what is written of it. Read-only fields may come back unchanged.
 
 import type { BodySchemas, Values } from '../../authoring/bodies.ts';
-import { invalidBody, invalidRequest, ProblemError } from '../../http/internal-problems.ts';
+import { invalidBody, invalidRequest, ProblemError } from '../../http/internal-requests.ts';
 import type { Row, Target } from '../../rules/tables/repository.ts';
 import { fieldErrors } from '../problems.ts';
 import type { Collection, Deployment } from './declaration.ts';

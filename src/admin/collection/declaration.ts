@@ -6,7 +6,7 @@ import type { AnyPgColumn, PgColumn } from 'drizzle-orm/pg-core';
 import * as z from 'zod';
 import type { BodySchemas, Values } from '../../authoring/bodies.ts';
 import type { FieldError } from '../../core/shape.ts';
-import { invalidBody } from '../../http/internal-problems.ts';
+import { invalidBody } from '../../http/internal-requests.ts';
 import type { RepositoryOptions } from '../../rules/tables/repository.ts';
 import type { AdminServices } from '../app.ts';
 

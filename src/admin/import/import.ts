@@ -3,7 +3,7 @@
 import { getTableName, type SQL, sql } from 'drizzle-orm';
 import type { AnyPgColumn } from 'drizzle-orm/pg-core';
 import type { Values } from '../../authoring/bodies.ts';
-import { invalidBody, ProblemError } from '../../http/internal-problems.ts';
+import { invalidBody, ProblemError } from '../../http/internal-requests.ts';
 import { bytesOfListEntry, MAX_SAVED_BYTES } from '../../rules/publishing/snapshot-size.ts';
 import { asActor, type Database } from '../../rules/tables/repository.ts';
 import { ALL_RULES } from '../../rules/tables/tables.ts';

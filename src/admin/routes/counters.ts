@@ -8,7 +8,7 @@ import { countedIp, parseIpRange } from '../../core/matching/ip.ts';
 import { BY } from '../../core/matching/plan.ts';
 import { SCOPES, type Scope } from '../../core/matching/rule.ts';
 import type { PublishedRule, SnapshotContent } from '../../core/matching/snapshot.ts';
-import { ProblemError } from '../../http/internal-problems.ts';
+import { ProblemError } from '../../http/internal-requests.ts';
 import { readContent } from '../../rules/publishing/content.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
 import { isUuid } from '../collection/declaration.ts';

@@ -3,15 +3,16 @@
 
 import * as z from 'zod';
 import { type Explanation, explain, REASONS_AGAINST, type RuleExplanation } from '../../authoring/explain.ts';
+import { UNKNOWN_CALLER } from '../../core/matching/caller.ts';
 import type { RequestFacts } from '../../core/matching/counted-by.ts';
 import { countedIp } from '../../core/matching/ip.ts';
 import { canonicalPath } from '../../core/matching/path.ts';
-import { type PlannedRequest, planRequest } from '../../core/matching/plan.ts';
+import { noSeat, type PlannedRequest, planRequest } from '../../core/matching/plan.ts';
 import { compileResource, isOwnPath, OWN_PREFIX } from '../../core/matching/resource.ts';
 import { LISTS, SCOPES } from '../../core/matching/rule.ts';
 import { compileSnapshot, ENFORCEMENTS } from '../../core/matching/snapshot.ts';
 import { movingUntilMs } from '../../core/regions/placement.ts';
-import { invalidBody, ProblemError } from '../../http/internal-problems.ts';
+import { invalidBody, ProblemError } from '../../http/internal-requests.ts';
 import {
   type ReadContent,
   readContent,
@@ -22,13 +23,11 @@ import type { AdminApp, AdminServices } from '../app.ts';
 import {
   completeCaller,
   limitLeft,
-  noSeat,
   peekChecks,
   shownCaller,
   shownLimit,
   toLeft,
   toShownCaller,
-  UNKNOWN,
 } from '../explanation.ts';
 import { addOperation } from '../operation.ts';
 
@@ -274,7 +273,7 @@ function parsePath(text: string): { path: string; matchPath: string } {
 }
 
 function parseIp(text: string | undefined, ipv6Prefix: number): { ip: string; address: string } {
-  const counted = text === undefined ? UNKNOWN : countedIp(text, ipv6Prefix);
+  const counted = text === undefined ? UNKNOWN_CALLER : countedIp(text, ipv6Prefix);
   if (!counted) throw invalidBody([{ pointer: '#/ip', detail: 'must be an IPv4 or IPv6 address' }]);
   return counted;
 }

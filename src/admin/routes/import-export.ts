@@ -1,6 +1,6 @@
 // Exports and imports all rules, tiers and routes as one JSON document. A full export has everything, for a backup.
 import * as z from 'zod';
-import { ProblemError } from '../../http/internal-problems.ts';
+import { ProblemError } from '../../http/internal-requests.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
 import { READ_ONLY } from '../auth.ts';
 import { CALLERS, PLANNED } from '../collections.ts';

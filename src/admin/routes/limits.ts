@@ -1,23 +1,21 @@
 // The limits of one caller by the rules in force, and what is left of each. It charges nothing.
 import * as z from 'zod';
-import { type Caller, subjectOf } from '../../core/matching/caller.ts';
-import { planRequest, type RuleCheck } from '../../core/matching/plan.ts';
+import { type Caller, subjectOf, UNKNOWN_CALLER } from '../../core/matching/caller.ts';
+import { planLimitsOf, type RuleCheck } from '../../core/matching/plan.ts';
 import { LISTS, SCOPES } from '../../core/matching/rule.ts';
 import type { Snapshot } from '../../core/matching/snapshot.ts';
-import { invalidRequest, ProblemError } from '../../http/internal-problems.ts';
+import { invalidRequest, ProblemError } from '../../http/internal-requests.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
 import { isUuid } from '../collection/declaration.ts';
 import {
   completeCaller,
   ipOrPrefix,
   limitLeft,
-  noSeat,
   peekChecks,
   shownCaller,
   shownLimit,
   toLeft,
   toShownCaller,
-  UNKNOWN,
 } from '../explanation.ts';
 import { addOperation } from '../operation.ts';
 import { notFound } from '../problems.ts';
@@ -92,23 +90,16 @@ async function findCaller(services: AdminServices, scope: CallerScope, subject: 
   }
   if (scope === 'apiKey' && !isUuid(subject)) throw badSubject('must be the id of a key, not the key');
   const described = { [`${scope}Id`]: subject };
-  const caller = { ...UNKNOWN, ...(await completeCaller(database, described, now())) };
+  const caller = { ...UNKNOWN_CALLER, ...(await completeCaller(database, described, now())) };
   if (scope === 'apiKey' && caller.apiKeyId === undefined) throw notFound('key');
   return caller;
 }
 
 /** The checks of a request to which all limits of the caller apply. */
 async function checksOf(rules: Snapshot, caller: Caller, nowMs: number): Promise<readonly RuleCheck[]> {
-  const everywhere: Snapshot = {
-    ...rules,
-    listed: () => undefined,
-    match: () => rules.limitsOf(caller, nowMs),
-  };
-  const request = { caller, nowMs, seatId: noSeat, matchPath: '/', method: 'GET' };
-  const plan = await planRequest(everywhere, request);
-  const checks = plan.kind === 'checks' ? plan.checks : [];
+  const checks = await planLimitsOf(rules, caller, nowMs);
   // Rules count callers without an id of their scope by IP, and the IP of a user or a key is not known here.
-  return checks.filter(({ rule }) => subjectOf(rule.scope, caller).id !== UNKNOWN.ip);
+  return checks.filter(({ rule }) => subjectOf(rule.scope, caller).id !== UNKNOWN_CALLER.ip);
 }
 
 const toLimit = ({ rule, full, windowMs }: RuleCheck, caller: Caller) => ({

@@ -4,7 +4,7 @@
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
 import { SETTINGS_DEFAULTS } from '../../core/matching/snapshot.ts';
-import { ProblemError } from '../../http/internal-problems.ts';
+import { ProblemError } from '../../http/internal-requests.ts';
 import type { Publication } from '../../rules/publishing/publish.ts';
 import { SnapshotTooLarge } from '../../rules/publishing/snapshot-size.ts';
 import { asActor, type Database } from '../../rules/tables/repository.ts';

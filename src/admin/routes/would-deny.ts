@@ -13,7 +13,7 @@ import { ALGORITHM_IDS, type AlgorithmId } from '../../core/counting/algorithms/
 import { capacityOf } from '../../core/counting/capacity.ts';
 import { isUncounted, LARGEST_LIMIT, LONGEST_WINDOW_SECONDS } from '../../core/matching/rule.ts';
 import { HOUR_MS } from '../../core/telemetry/records.ts';
-import { invalidRequest } from '../../http/internal-problems.ts';
+import { invalidRequest } from '../../http/internal-requests.ts';
 import { rules } from '../../rules/tables/tables.ts';
 import { readWouldDeny } from '../../telemetry/would-deny.ts';
 import type { AdminApp, AdminServices } from '../app.ts';

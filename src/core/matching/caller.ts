@@ -15,6 +15,9 @@ export interface Caller {
   readonly claims?: Claims | undefined;
 }
 
+/** Callers without an address share one bucket. Otherwise they would escape the limits. */
+export const UNKNOWN_CALLER: Caller = { ip: 'unknown', address: 'unknown' };
+
 /** Under which a caller's records are kept. An id that the caller does not have is ''. */
 export interface CallerIds {
   readonly tenantId: string;

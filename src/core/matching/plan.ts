@@ -77,6 +77,19 @@ const withSettings = ({ isLogOnly, calendars }: Snapshot, request: PlannedReques
     ? { ...request, isLogOnly: isLogOnly || request.isLogOnly === true, calendars }
     : request;
 
+/** For plans that only look: nobody holds a seat with this id, because no random id looks like it. */
+export const noSeat = () => '-'.repeat(16);
+
+/** The checks of a request to which all limits of the caller apply, to look at them. */
+export const planLimitsOf = (snapshot: Snapshot, caller: Caller, nowMs: number) =>
+  planMatches(snapshot, snapshot.limitsOf(caller, nowMs), {
+    matchPath: '/',
+    method: 'GET',
+    caller,
+    nowMs,
+    seatId: noSeat,
+  });
+
 /** The checks of limits that were not found by a path. */
 export const planMatches = (
   snapshot: Snapshot,

@@ -94,7 +94,7 @@ export async function decodeRevisions(version: string, text: string): Promise<Ca
 // The port to what slows down guessing of tokens.
 
 export interface Attempt<Verdict> {
-  readonly address: string;
+  readonly address: string | null;
   /** Looks at the token. */
   readonly look: () => Promise<Verdict>;
   /** Counts failures for all isolates. Left out: the first region. */

@@ -1,16 +1,14 @@
 // The port through which the gateway reports events. No request waits: events are counted in memory, and the isolate
 // flushes the sums after responses, now and then.
 
-import type { CheckResult, Decision, DegradedReason, Fallback } from '../decision.ts';
+import type { CheckResult, Decision, Incident } from '../decision.ts';
 import type { Caller, CallerIds } from '../matching/caller.ts';
 import type { RuleCheck } from '../matching/plan.ts';
 
 export interface DecidedRequest {
   readonly decision: Decision;
   /** What went wrong, if anything did. */
-  readonly incident?:
-    | { readonly reason: DegradedReason; readonly fallback?: Fallback | undefined }
-    | undefined;
+  readonly incident?: Incident | undefined;
   /** The nearest region. */
   readonly region: string;
   /** The name of the route that the request goes to. */

@@ -1,5 +1,5 @@
-// Builds the Worker so that the functions that some of its files import can fail. The names come from the imports
-// themselves: a function that the gateway calls tomorrow is tested tomorrow.
+// Builds the Worker so that the functions that some of its files import can fail, and those of their own that the guard
+// calls. The names come from the sources themselves: a function that the gateway calls tomorrow is tested tomorrow.
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -17,10 +17,12 @@ const FILES = [
   'src/gateway/gateway.ts',
   'src/proxy/origins.ts',
   'src/gateway/internal-routes.ts',
-  'src/gateway/pass-on.ts',
 ];
 const RUNTIME = fileURLToPath(new URL('./runtime.ts', import.meta.url));
 const ENTRY = fileURLToPath(new URL('./worker.ts', import.meta.url));
+
+/** A function that the guard calls, given by its name. */
+const GUARDED = /\battempt(?:Later)?\(\s*(?:\w+\.)?log,\s*(\w+),/g;
 
 const IMPORT = /^import \{([^}]*)\} from '(\.[^']+)';$/gm;
 
@@ -38,8 +40,18 @@ export function withFailingImports(file: string, source: string): string {
     const imported = names.map((name) => (values.includes(name) ? `${name} as __real_${name}` : name));
     return `import { ${imported.join(', ')} } from '${from}';`;
   });
+  const own = new Set([...source.matchAll(GUARDED)].map(([, name = '']) => name));
+  const whole = [...own].reduce((before, name) => {
+    const declared = new RegExp(`^(export )?(?=(?:async )?function ${name}\\b)`, 'm');
+    const [, exported = ''] = declared.exec(before) ?? [];
+    if (!declared.test(before)) return before;
+    failing.push(
+      `${exported}const ${name} = __failing('${file.replace(/^src\//, '')} ${name}', __real_${name});`,
+    );
+    return before.replace(declared, '').replace(`function ${name}`, `function __real_${name}`);
+  }, text);
   if (failing.length === 0) throw new Error(`${file} imports nothing that could fail`);
-  return `import { failing as __failing } from '${RUNTIME}';\n${text}\n`.replace(
+  return `import { failing as __failing } from '${RUNTIME}';\n${whole}\n`.replace(
     /(?<=\n)(?=(?:export )?(?:interface|const|type|async|function|class|\/\*\*))/,
     `${failing.join('\n')}\n`,
   );

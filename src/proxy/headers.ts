@@ -1,7 +1,10 @@
-// Prepares request headers for the origin. Hop-by-hop headers stay behind. No client can forge a header of Weir, or one
-// that origins trust because a proxy in front of them sets it. docs/routes.md has a table of these headers.
+// The headers of a request on its way to the origin, and those of the answer on its way to the client. Hop-by-hop
+// headers stay behind. No client can forge a header of Weir, or one that origins trust because a proxy in front of them
+// sets it. No origin can speak for Weir. docs/routes.md has a table of these headers.
 
 import type { Caller } from '../core/matching/caller.ts';
+import { isCookieOfWeir } from '../http/credentials.ts';
+import type { ClientRequest } from '../http/guard.ts';
 
 /** Which optional headers of a request go to the origin. */
 export interface HeaderPolicy {
@@ -28,14 +31,14 @@ export interface ForwardedHeaders {
  * Returns a test for these names. The test compares a name only with names of the same length. A Set would be slower:
  * the runtime makes a new string for each header name, and hashing such a string takes 650 instructions.
  */
-export function isOneOf(...names: readonly string[]): (name: string) => boolean {
+function isOneOf(...names: readonly string[]): (name: string) => boolean {
   const byLength: string[][] = [];
   for (const name of names) byLength[name.length] = [...(byLength[name.length] ?? []), name];
   return (name) => byLength[name.length]?.includes(name) === true;
 }
 
 /** These belong to one connection (RFC 9110, 7.6.1), whether or not `Connection` names them. */
-export const isHopByHop = isOneOf(
+const isHopByHop = isOneOf(
   'connection',
   // workerd would mistake the 100 for the final answer.
   'expect',
@@ -104,7 +107,7 @@ const FORWARDED_FOR = 'x-forwarded-for';
 const API_KEY = 'x-api-key';
 const ACCESS_COOKIE = 'cf_authorization';
 
-export function toOriginHeaders(request: SentRequest, options: ForwardedHeaders): Headers {
+export function toOriginHeaders(request: ClientRequest, options: ForwardedHeaders): Headers {
   const { policy, identity, hop } = options;
   const headers = new Headers(request.headers);
   const forwardedFor = removeUnwanted(headers, request, policy);
@@ -116,11 +119,6 @@ export function toOriginHeaders(request: SentRequest, options: ForwardedHeaders)
   return headers;
 }
 
-interface SentRequest extends Pick<Request, 'url' | 'method' | 'headers'> {
-  /** The address that Cloudflare names. */
-  readonly connectingIp: string | null;
-}
-
 function setAll(headers: Headers, added: Readonly<Record<string, string>> = {}): void {
   for (const name in added) headers.set(name, added[name] ?? '');
 }
@@ -129,7 +127,7 @@ function setAll(headers: Headers, added: Readonly<Record<string, string>> = {}):
  * Makes one pass over the headers that the client sent, because every call into the runtime costs time. Returns the
  * client's `X-Forwarded-For`.
  */
-function removeUnwanted(headers: Headers, request: SentRequest, policy: HeaderPolicy): string | null {
+function removeUnwanted(headers: Headers, request: ClientRequest, policy: HeaderPolicy): string | null {
   const { headers: sent, connectingIp } = request;
   let isUpgrade = false;
   let forwardedFor: string | null = null;
@@ -156,14 +154,14 @@ function joinLines(headers: Headers, name: string): void {
 }
 
 /** Headers that `Connection` names belong to one connection, too. */
-export function removeNamed(headers: Headers, connection: string | null): void {
+function removeNamed(headers: Headers, connection: string | null): void {
   const named = namesIn(connection);
   if (!named) return;
   for (const name of [...headers.keys()]) if (named.has(name) && !isKept(name)) headers.delete(name);
 }
 
 /** Only a GET can open a WebSocket. fetch turns other methods with this header into a GET that no rule has judged. */
-const isWebSocket = ({ method, headers }: SentRequest): boolean =>
+const isWebSocket = ({ method, headers }: ClientRequest): boolean =>
   method === 'GET' && headers.get('Upgrade')?.toLowerCase() === 'websocket';
 
 function isUnwanted(name: string, policy: HeaderPolicy): boolean {
@@ -212,7 +210,7 @@ const isSpelledOtherwise = (dashed: string, policy: HeaderPolicy): boolean =>
   isSpoofed(dashed, policy);
 
 /** Puts the client's address last. The client may have forged everything before it. */
-function setForwarded(headers: Headers, request: SentRequest, path: string | null): void {
+function setForwarded(headers: Headers, request: ClientRequest, path: string | null): void {
   const { url, connectingIp: address } = request;
   if (address !== null) {
     // If Cloudflare's proxy is in front of the Worker, it has already appended the address.
@@ -244,3 +242,59 @@ export function identityHeaders(
 /** Percent-encodes characters that a header cannot hold, and the percent sign. */
 const toValue = (text: string) =>
   text.replace(/[^\x21-\x24\x26-\x7e]/gu, (character) => encodeURIComponent(character));
+
+// The answer of the origin. One pass keeps the origin's rate-limit headers apart from Weir's, takes out the header with
+// the real cost, and drops cookies that are meant for Weir and headers that only Weir may set.
+
+const RATE_LIMIT = /^(x-ratelimit-.+|ratelimit|ratelimit-.+)$/;
+const isRateLimit = (name: string) =>
+  (name[0] === 'r' || (name[0] === 'x' && name[2] === 'r')) && RATE_LIMIT.test(name);
+const COST = /^\d{1,12}$/;
+
+export type OriginRateLimitHeaders = 'rename' | 'drop' | 'keep';
+
+export interface OriginHeaderPolicy {
+  /** `rename`: `X-RateLimit-Limit` becomes `X-Origin-RateLimit-Limit`, `RateLimit` becomes `X-Origin-RateLimit`. */
+  readonly rateLimitHeaders: OriginRateLimitHeaders;
+  /** In lower case. */
+  readonly costHeader: string;
+}
+
+/** Removes headers that are not for the client. Returns the real cost; undefined if the origin names no valid one. */
+export function takeOriginHeaders(
+  headers: Headers,
+  { rateLimitHeaders, costHeader }: OriginHeaderPolicy,
+): number | undefined {
+  const taken: string[] = [];
+  let hasCookies = false;
+  for (const name of headers.keys()) {
+    if (name === 'set-cookie') hasCookies = true;
+    else if (
+      name === costHeader ||
+      isHopByHop(name) ||
+      name.startsWith('x-weir-') ||
+      (rateLimitHeaders !== 'keep' && isRateLimit(name))
+    )
+      taken.push(name);
+  }
+  if (hasCookies) removeCookiesForWeir(headers);
+  let costText = '';
+  let connection: string | null = null;
+  for (const name of taken) {
+    if (name === costHeader) costText = headers.get(name) ?? '';
+    if (name === 'connection') connection = headers.get(name);
+    if (rateLimitHeaders === 'rename' && isRateLimit(name))
+      headers.append(`x-origin-${name.replace(/^x-/, '')}`, headers.get(name) ?? '');
+    headers.delete(name);
+  }
+  removeNamed(headers, connection);
+  return costText !== '' && COST.test(costText) ? Number(costText) : undefined;
+}
+
+/** Otherwise the origin could replace the session of a person at the page. */
+function removeCookiesForWeir(headers: Headers): void {
+  const cookies = headers.getSetCookie();
+  if (!cookies.some(isCookieOfWeir)) return;
+  headers.delete('Set-Cookie');
+  for (const cookie of cookies) if (!isCookieOfWeir(cookie)) headers.append('Set-Cookie', cookie);
+}

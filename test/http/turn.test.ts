@@ -1,6 +1,6 @@
 // A request that waits for its turn, in fake time.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { waitForTurn } from '../../src/gateway/throttle.ts';
+import { waitForTurn } from '../../src/gateway/seats.ts';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
