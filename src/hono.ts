@@ -1,20 +1,16 @@
 // Weir inside another Worker: `app.use(weir())` limits the handlers after it and answers everything under /_weir. See
 // docs/library.md.
 import type { MiddlewareHandler } from 'hono';
+import type { LibraryOptions } from './config/config.ts';
 import type { LibraryBindings } from './config/variables.ts';
 import type { Caller } from './core/matching/caller.ts';
 import type { QueuedBatch } from './telemetry/flush.ts';
-import {
-  createCodeIsolates,
-  createLibrary,
-  isolateWithPostgres,
-  type LibraryOptions,
-} from './wiring/library.ts';
+import { createCodeIsolates, createLibrary, isolateWithPostgres } from './wiring/library.ts';
 
 export type { TierInCode, WrittenRule } from './authoring/written-rule.ts';
+export type { LibraryOptions, LibraryRegion } from './config/config.ts';
 export type { LibraryBindings } from './config/variables.ts';
 export type { Caller } from './core/matching/caller.ts';
-export type { LibraryOptions, LibraryRegion } from './wiring/library.ts';
 
 export interface WeirVariables {
   /** The caller, as far as Weir could verify it. */

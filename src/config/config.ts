@@ -1,5 +1,6 @@
 // Reads variables and bindings once per isolate. Each entry reads only what it needs: Weir inside another Worker forwards
 // nothing, and with rules in code it has no Postgres. Code uses a variable by its own name.
+import type { RulesInCode } from '../authoring/written-rule.ts';
 import type { OriginPolicy } from '../core/matching/origin-routes.ts';
 import { type FieldError, type Fields, type ObjectOf, readFields, textOfErrors } from '../core/shape.ts';
 import { type Variables, variablesOf } from './variables.ts';
@@ -15,6 +16,16 @@ export type DeploymentConfig = CoreConfig &
   };
 /** Of a Weir that forwards requests to origins. */
 export type WorkerConfig = DeploymentConfig & ObjectOf<Variables['forwarding']>;
+
+type Region = CoreConfig['REGIONS'][number];
+/** One Redis database, reached over Upstash's REST protocol: see `regionsShape` for the defaults. */
+export type LibraryRegion = Pick<Region, 'url' | 'token'> & Partial<Region>;
+
+/** What an app says that has Weir inside it, with rules in its code. */
+export interface LibraryOptions<Env extends object> extends RulesInCode {
+  /** Or a function of the Worker's bindings, to read secrets. */
+  readonly regions: readonly LibraryRegion[] | ((env: Env) => readonly LibraryRegion[]);
+}
 
 export class ConfigError extends Error {
   readonly errors: readonly FieldError[];

@@ -3,7 +3,12 @@
 // a framework is a few lines around `createLibrary`.
 import type { ExecutionContext } from 'hono';
 import type { RulesInCode } from '../authoring/written-rule.ts';
-import { ConfigError, type CoreConfig, parseCoreConfig, parseDeploymentConfig } from '../config/config.ts';
+import {
+  ConfigError,
+  type LibraryOptions,
+  parseCoreConfig,
+  parseDeploymentConfig,
+} from '../config/config.ts';
 import type { LibraryBindings } from '../config/variables.ts';
 import type { Caller } from '../core/matching/caller.ts';
 import { hostOf } from '../core/matching/origin-routes.ts';
@@ -85,15 +90,6 @@ export const isolateWithPostgres: (env: LibraryBindings) => Isolate<DeploymentSe
     const { services } = deployment;
     return { ...deployment, services: { ...services, origins: appBehind(services.snapshots) } };
   });
-
-type Region = CoreConfig['REGIONS'][number];
-/** One Redis database, reached over Upstash's REST protocol: see `regionsShape` for the defaults. */
-export type LibraryRegion = Pick<Region, 'url' | 'token'> & Partial<Region>;
-
-export interface LibraryOptions<Env extends object> extends RulesInCode {
-  /** Or a function of the Worker's bindings, to read secrets. */
-  readonly regions: readonly LibraryRegion[] | ((env: Env) => readonly LibraryRegion[]);
-}
 
 /** The isolates of one app whose rules are in its code. */
 export const createCodeIsolates = <Env extends object>({ regions, ...rules }: LibraryOptions<Env>) =>
