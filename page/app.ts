@@ -24,6 +24,15 @@ const VIEWS: Readonly<Record<string, View>> = {
   cost: showCost,
 };
 
+/** Nothing, if the address was cut in the middle of a character. */
+function decoded(parts: readonly string[]): readonly string[] {
+  try {
+    return parts.map(decodeURIComponent);
+  } catch {
+    return [];
+  }
+}
+
 let left = new AbortController();
 
 async function open(): Promise<void> {
@@ -31,7 +40,7 @@ async function open(): Promise<void> {
   left = new AbortController();
   const { signal } = left;
   const [path = '', search = ''] = location.hash.replace(/^#\/?/, '').split('?');
-  const [name = '', ...parts] = path.split('/').map(decodeURIComponent);
+  const [name = '', ...parts] = decoded(path.split('/'));
   const known = name in VIEWS ? name : 'overview';
   for (const item of document.querySelectorAll('nav a'))
     if (item.getAttribute('href') === `#/${known}`) item.setAttribute('aria-current', 'page');

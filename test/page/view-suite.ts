@@ -27,6 +27,16 @@ async function visit({ page, go }: Opened, { path, press, ready }: KnownView): P
 }
 
 export function describeEmptyViews({ test }: Suite): void {
+  it('an address that breaks off in the middle of a character shows the overview', async () => {
+    const { page, go, trouble } = await test().open();
+    for (const path of ['#/%', '#/callers/user/%E0%A4']) {
+      await page.goto('about:blank');
+      await go(path);
+      await page.waitForSelector('h1:has-text("Overview")');
+    }
+    expect(trouble).toEqual([]);
+  });
+
   it('every view shows the next step while it is empty', async () => {
     await test().weir.sql('delete from rules; delete from history');
     await test().weir.admin('/publish', { method: 'POST' });
