@@ -55,8 +55,8 @@ const RULES = [
 ] as const;
 
 const ROUTES = [
-  { name: 'demo: a Worker', prefix: '/worker', stripPrefix: '/worker', origin: 'service:DEMO' },
-  { name: 'demo: the zone', prefix: '/zone', origin: 'pass' },
+  { name: 'demo: a Worker', resource: '/worker/*', stripPrefix: '/worker', origin: 'service:DEMO' },
+  { name: 'demo: the zone', resource: '/zone/*', origin: 'pass' },
 ];
 
 /** Resolves to whether the demo set is there, whether new or from an earlier run. */

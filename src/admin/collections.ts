@@ -75,7 +75,7 @@ export const RULES: Collection = {
   inDocuments: { mostEntries: 20_000, unique: [{ field: 'name' }], keeps: ['ordinal', 'createdAt'] },
 };
 
-/** Which origin the requests of a host and a prefix go to. */
+/** Which origin the requests of a host and a resource go to. */
 export const ROUTES: Collection = {
   path: 'routes',
   noun: 'route',
@@ -105,8 +105,8 @@ export const ROUTES: Collection = {
     unique: [
       { field: 'name' },
       {
-        field: 'prefix',
-        of: ({ enabled, host, prefix }) => (enabled === false ? undefined : `${host}${prefix}`),
+        field: 'resource',
+        of: ({ enabled, host, resource }) => (enabled === false ? undefined : `${host}${resource}`),
         error: 'is that of another route of this host, which is switched on',
       },
     ],

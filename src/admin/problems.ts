@@ -111,9 +111,15 @@ const toMigrate = (code: string, title: string): Problem => ({
   detail: 'Run `npm run db:migrate`.',
 });
 
+/** Constraints whose columns are not named like the fields. */
+const FIELDS_OF: Readonly<Record<string, readonly string[]>> = {
+  tiers_one_default: ['isDefault'],
+  routes_once: ['host', 'resource'],
+};
+
 function alreadyExists({ detail, constraint }: PostgresError): Problem {
   const isDefault = constraint === 'tiers_one_default';
-  const fields = isDefault ? ['isDefault'] : fieldsOf(detail);
+  const fields = FIELDS_OF[textOf(constraint)] ?? fieldsOf(detail);
   return {
     status: 409,
     code: 'already-exists',

@@ -3,13 +3,12 @@
 import * as z from 'zod';
 import { type BodySchemas, bodySchemas, identifier, moment, plainText } from '../authoring/bodies.ts';
 import { inNumbers } from '../authoring/rate.ts';
-import { checkRoute, normalizeRoute, routeFields } from '../authoring/route-schema.ts';
+import { checkRoute, normalizeRoute, ROUTE_FIELD_DEFAULTS, routeFields } from '../authoring/route-schema.ts';
 import { checkRule } from '../authoring/rule-problems.ts';
 import { ruleFields, WRITTEN_DEFAULTS, writtenLimits } from '../authoring/rule-schema.ts';
 import { tierFields, tierName } from '../authoring/tier-schema.ts';
 import { algorithmByDefault } from '../core/matching/flat-rule.ts';
 import { formatIpRange, ipRangeProblem, parseIpRange } from '../core/matching/ip.ts';
-import { ROUTE_DEFAULTS } from '../core/matching/origin-routes.ts';
 import { LISTED_KINDS, LISTS } from '../core/matching/rule.ts';
 import { ENFORCEMENTS, FILE_EXTENSIONS } from '../core/matching/snapshot.ts';
 
@@ -34,7 +33,7 @@ export const routeBodies: BodySchemas = bodySchemas({
   name: 'Route',
   shownId: z.uuid(),
   fields: routeFields.required().shape,
-  defaults: { ...ROUTE_DEFAULTS, enabled: true },
+  defaults: ROUTE_FIELD_DEFAULTS,
   madeUp: ['name'],
   inDocument: { id: documentId('route'), name: routeFields.required().shape.name },
   check: checkRoute,

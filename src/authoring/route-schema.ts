@@ -10,8 +10,7 @@ import {
   parseOrigin,
   withoutDots,
 } from '../core/matching/origin-routes.ts';
-import { canonicalPath } from '../core/matching/path.ts';
-import { isOwnPath, OWN_PREFIX } from '../core/matching/resource.ts';
+import { PARAMETER, parseResource } from '../core/matching/resource.ts';
 import { LONGEST_TIMEOUT_MS, type RouteRow, routes } from '../rules/tables/tables.ts';
 import { plainText } from './bodies.ts';
 import type { RejectedRow } from './rule-schema.ts';
@@ -36,19 +35,21 @@ export function hostProblem(host: string): string | undefined {
   return 'must be a host (api.example.com), all below one (*.example.com) or *, without scheme, port and path';
 }
 
-/** The one spelling of a prefix, or what is wrong with it. */
+/** The path of a resource such as `/api/*` in its one spelling, or what is wrong with the resource. */
 export function parsePrefix(
-  prefix: string,
+  resource: string,
 ): { readonly ok: true; readonly prefix: string } | { readonly ok: false; readonly problem: string } {
-  if (!prefix.startsWith('/')) return { ok: false, problem: 'must start with /' };
-  if (/[?#*{}]/.test(prefix))
-    return { ok: false, problem: 'is the beginning of a path: it has none of ? # * { }' };
-  const canonical = canonicalPath(prefix);
-  if (!canonical.ok) return { ok: false, problem: canonical.reason };
-  if (isOwnPath(canonical.matchPath))
-    return { ok: false, problem: `is under ${OWN_PREFIX}, which is never proxied` };
-  return { ok: true, prefix: canonical.matchPath };
+  const parsed = parseResource(resource);
+  if (!parsed.ok) return parsed;
+  const { segments, isPrefix } = parsed;
+  if (!isPrefix || segments.includes(PARAMETER))
+    return { ok: false, problem: 'must be all paths below one, such as /api/* or /*, without parameters' };
+  return { ok: true, prefix: `/${segments.join('/')}` };
 }
+
+/** The same for a path, which has no star. */
+const parsePath = (path: string) =>
+  path.endsWith('*') ? ({ ok: false, problem: 'is a path, without *' } as const) : parsePrefix(`${path}/*`);
 
 export const isPrefixOf = (prefix: string, matchPath: string) =>
   prefix === '/' || matchPath === prefix || matchPath.startsWith(`${prefix}/`);
@@ -91,32 +92,32 @@ export function originProblem(text: string): string | undefined {
   return search || hash ? 'must have no ? and no #: path and query come from the request' : undefined;
 }
 
-const MAX_HEADERS = 20;
-
-const refused =
+/** A refinement that reports the problem of a text. */
+export const refused =
   (problemOf: (text: string) => string | undefined) => (text: string, context: z.RefinementCtx) => {
     const message = problemOf(text);
     if (message) context.addIssue({ code: 'custom', message });
   };
 
-const prefixProblem = (text: string) => {
-  const parsed = parsePrefix(text);
+const MAX_HEADERS = 20;
+
+/** A host of a rule or a route, in its one spelling. */
+export const hostField = z.string().max(256).overwrite(normalizeHost).superRefine(refused(hostProblem));
+
+const problemBy = (parse: typeof parsePrefix) => (text: string) => {
+  const parsed = parse(text);
   return parsed.ok ? undefined : parsed.problem;
 };
 
 /** The fields of a route that people write, each by itself; `checkRoute` looks at them together. */
 export const routeFields = createInsertSchema(routes, {
   name: plainText(128).min(1).describe('Unique. For people.'),
-  host: z
+  host: hostField.describe('A host (api.example.com), every name below one (*.example.com), or * for all.'),
+  resource: z
     .string()
-    .max(256)
-    .superRefine(refused((host) => hostProblem(normalizeHost(host))))
-    .describe('A host (api.example.com), every name below one (*.example.com), or * for all.'),
-  prefix: z
-    .string()
-    .max(1024)
-    .superRefine(refused(prefixProblem))
-    .describe('The beginning of the path, in whole segments: /api takes /api and /api/users, not /apis.'),
+    .max(1026)
+    .superRefine(refused(problemBy(parsePrefix)))
+    .describe('All paths below one: /api/* takes /api and /api/users, not /apis. The default is all paths.'),
   origin: z
     .string()
     .max(2048)
@@ -127,9 +128,11 @@ export const routeFields = createInsertSchema(routes, {
   stripPrefix: z
     .string()
     .max(1024)
-    .superRefine(refused(prefixProblem))
+    .superRefine(refused(problemBy(parsePath)))
     .nullable()
-    .describe('The prefix or its beginning. Weir removes it from the path that the origin gets.'),
+    .describe(
+      'The path of the resource, such as /api, or its beginning. Weir removes it from the path that the origin gets.',
+    ),
   timeoutMs: z
     .int()
     .min(1)
@@ -147,7 +150,7 @@ export const routeFields = createInsertSchema(routes, {
     .describe(
       'Added to each request. They replace headers of the same names from the client. No place for secrets.',
     ),
-}).omit({ id: true, revision: true, createdAt: true, updatedAt: true });
+}).omit({ id: true, prefix: true, revision: true, createdAt: true, updatedAt: true });
 
 function checkHeaders(headers: Readonly<Record<string, string>>, context: z.RefinementCtx): void {
   const names = Object.keys(headers);
@@ -159,12 +162,19 @@ function checkHeaders(headers: Readonly<Record<string, string>>, context: z.Refi
   }
 }
 
+/** The defaults of fields that people may leave out. */
+export const ROUTE_FIELD_DEFAULTS = {
+  ...{ host: EVERY_HOST, resource: '/*', stripPrefix: null, timeoutMs: null, hostHeader: null },
+  ...{ headers: {}, enabled: true },
+};
+
 type Fields = z.infer<typeof routeFields>;
 export type RouteFields = { readonly [Field in keyof Fields]?: Fields[Field] | undefined };
 
 /** Reports fields that are valid alone but not together. */
 export function checkRoute(route: RouteFields, context: z.core.$RefinementCtx<unknown>): void {
-  const { host, prefix, origin, stripPrefix } = normalizeRoute(route);
+  const { host, resource, origin, stripPrefix } = normalizeRoute(route);
+  const prefix = pathOf(resource);
   if (stripPrefix != null && (stripPrefix === '/' || !isPrefixOf(stripPrefix, prefix)))
     context.addIssue({
       code: 'custom',
@@ -182,23 +192,32 @@ export function checkRoute(route: RouteFields, context: z.core.$RefinementCtx<un
     });
 }
 
-/** Normalises host, prefixes and scheme. Values that cannot be parsed stay as they are. */
+/** Normalises host, paths and scheme. Values that cannot be parsed stay as they are. */
 export function normalizeRoute<R extends RouteFields>(route: R) {
-  const canonical = (text: string) => {
-    const parsed = parsePrefix(text);
-    return parsed.ok ? parsed.prefix : text;
-  };
-  const { host = '*', prefix = '/', origin = '', stripPrefix } = route;
+  const { host = EVERY_HOST, resource = '/*', origin = '', stripPrefix } = route;
+  const parsed = parsePrefix(resource);
+  const stripped = stripPrefix == null ? undefined : parsePath(stripPrefix);
   return {
     ...route,
-    host: normalizeHost(host),
-    prefix: canonical(prefix),
+    host,
+    resource: parsed.ok ? `${parsed.prefix === '/' ? '' : parsed.prefix}/*` : resource,
     origin: origin.replace(/^https?:/i, (scheme) => scheme.toLowerCase()),
-    stripPrefix: stripPrefix == null ? null : canonical(stripPrefix),
+    stripPrefix: stripped?.ok ? stripped.prefix : (stripPrefix ?? null),
   };
 }
 
+/** The path of a normalised resource: `/api` of `/api/*`. */
+const pathOf = (resource: string) => resource.slice(0, -2) || '/';
+
 const routeRow = z.object({ ...routeFields.omit({ enabled: true }).required().shape, id: z.string() });
+
+const toOriginRoute = ({
+  resource,
+  ...route
+}: ReturnType<typeof normalizeRoute<z.infer<typeof routeRow>>>) => ({
+  ...route,
+  prefix: pathOf(resource),
+});
 
 /** Parses rows for publication. Routes that this Worker cannot serve are put aside with the reason. */
 export function parseRoutes(
@@ -215,7 +234,7 @@ export function parseRoutes(
         ? []
         : [`origin: ${here}`]
       : parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`);
-    if (parsed.success && problems.length === 0) good.push(normalizeRoute(parsed.data));
+    if (parsed.success && problems.length === 0) good.push(toOriginRoute(normalizeRoute(parsed.data)));
     else rejected.push({ id: row.id, name: row.name, problems });
   }
   return { good, rejected };

@@ -31,7 +31,7 @@ import {
 import { rules } from '../rules/tables/tables.ts';
 import { isWhole, moment, NOT_WHOLE, plainText } from './bodies.ts';
 import { inNumbers, orRate } from './rate.ts';
-import { hostProblem } from './route-schema.ts';
+import { hostField, refused } from './route-schema.ts';
 import { checkRule } from './rule-problems.ts';
 import { timeZoneProblem } from './time-zone.ts';
 
@@ -42,10 +42,7 @@ const names = (describe: string) =>
 const resource = z
   .string()
   .max(1024)
-  .superRefine((text, context) => {
-    const problem = resourceProblem(text);
-    if (problem) context.addIssue({ code: 'custom', message: problem });
-  })
+  .superRefine(refused(resourceProblem))
   .describe(
     'A path (/login), a template (/users/:id), a prefix (/api/*), names that begin alike (/search*) or everything (/*).',
   );
@@ -55,20 +52,11 @@ const methods = z
   .describe('An empty list means every method. GET includes HEAD.');
 const PARTS = 'must be user, apiKey, tenant, ip, country, asn, colo, header:NAME, claim:NAME or param:NAME';
 
-const host = z.string().superRefine((text, context) => {
-  const problem = text === EVERY_HOST ? 'is left out to mean every host' : hostProblem(text);
-  if (problem) context.addIssue({ code: 'custom', message: problem });
-});
+const host = hostField.refine((text) => text !== EVERY_HOST, 'is left out to mean every host');
 
 const limitName = z.string().min(1).max(64);
 
-const timeZone = z
-  .string()
-  .max(64)
-  .superRefine((name, context) => {
-    const problem = timeZoneProblem(name);
-    if (problem) context.addIssue({ code: 'custom', message: problem });
-  });
+const timeZone = z.string().max(64).superRefine(refused(timeZoneProblem));
 
 const oneLimit = z.strictObject({
   limit: whole(LARGEST_LIMIT).optional(),

@@ -59,7 +59,7 @@ describe('a backup of a database with everything in it', () => {
         validUntil: '2031-01-01T00:00:00Z',
       }),
     );
-    await send('/routes', { name: 'api', prefix: '/api', origin: 'https://api.example.com' });
+    await send('/routes', { name: 'api', resource: '/api/*', origin: 'https://api.example.com' });
     await send('/lists', {
       list: 'deny',
       kind: 'ip',

@@ -5,7 +5,12 @@ import { EMPTY, rule, useImports } from './import-export-harness.ts';
 const { take, send, exported, query } = useImports();
 
 const ORIGIN = 'https://origin.example.com';
-const route = (name: string, more: object = {}) => ({ name, prefix: `/${name}`, origin: ORIGIN, ...more });
+const route = (name: string, more: object = {}) => ({
+  name,
+  resource: `/${name}/*`,
+  origin: ORIGIN,
+  ...more,
+});
 const places = async () =>
   (await query('select name, prefix from routes order by name')).rows.map(
     ({ name, prefix }) => name + prefix,
@@ -24,7 +29,7 @@ describe('routes', () => {
       {
         id: expect.any(String),
         name: 'b',
-        prefix: '/b',
+        resource: '/b/*',
         origin: ORIGIN,
         enabled: false,
         headers: { 'X-A': '1' },
@@ -36,10 +41,10 @@ describe('routes', () => {
 
   test('show in a dry run what would change', async () => {
     await take({ weir: 1, routes: [route('a'), route('b')] });
-    const wanted = { weir: 1 as const, routes: [route('a', { prefix: '/A/2/' }), route('c')] };
+    const wanted = { weir: 1 as const, routes: [route('a', { resource: '/A/2/*' }), route('c')] };
     const expected = {
       created: ['c'],
-      updated: [{ name: 'a', changes: { prefix: { from: '/a', to: '/a/2' } } }],
+      updated: [{ name: 'a', changes: { resource: { from: '/a/*', to: '/a/2/*' } } }],
       deleted: ['b'],
       unchanged: 0,
     };
@@ -49,9 +54,9 @@ describe('routes', () => {
     expect(await places()).toEqual(['a/a/2', 'c/c']);
   });
 
-  test('may swap prefixes and names', async () => {
+  test('may swap resources and names', async () => {
     await take({ weir: 1, routes: [route('a'), route('b')] });
-    await take({ weir: 1, routes: [route('a', { prefix: '/b' }), route('b', { prefix: '/a' })] });
+    await take({ weir: 1, routes: [route('a', { resource: '/b/*' }), route('b', { resource: '/a/*' })] });
     expect(await places()).toEqual(['a/b', 'b/a']);
     const [a, b] = (await exported()).routes;
     await take({
@@ -78,9 +83,9 @@ describe('routes', () => {
   });
 
   test.each([
-    [[route('a'), route('a', { prefix: '/x' })], '#/routes/1/name', 'is that of #/routes/0 too'],
-    [[route('a'), route('b', { prefix: '/A' })], '#/routes/1/prefix', 'another route of this host'],
-    [[route('new', { prefix: '/standing' })], '#/routes/0/prefix', 'another route of this host'],
+    [[route('a'), route('a', { resource: '/x/*' })], '#/routes/1/name', 'is that of #/routes/0 too'],
+    [[route('a'), route('b', { resource: '/A/*' })], '#/routes/1/resource', 'another route of this host'],
+    [[route('new', { resource: '/standing/*' })], '#/routes/0/resource', 'another route of this host'],
     [[route('a', { origin: 'https://10.0.0.1' })], '#/routes/0/origin', 'loopback or private'],
     [[route('a', { origin: 'service:OTHER' })], '#/routes/0/origin', 'it has DEMO'],
     [[route('a', { origin: 'x' })], '#/routes/0/origin', 'must be an https URL'],

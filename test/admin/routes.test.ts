@@ -21,13 +21,13 @@ describe('a route', () => {
   it('is kept in its canonical spelling', async () => {
     const route = await create(admin, 'routes', {
       host: '*.Example.COM.',
-      prefix: '/API//v1/',
+      resource: '/API//v1/*',
       stripPrefix: '/Api',
       origin: 'HTTPS://origin.example.com/Base',
     });
     expect(route).toMatchObject({
       host: '*.example.com',
-      prefix: '/api/v1',
+      resource: '/api/v1/*',
       stripPrefix: '/api',
       origin: 'https://origin.example.com/Base',
       name: expect.stringMatching(/^route-[0-9a-f]{8}$/),
@@ -41,9 +41,17 @@ describe('a route', () => {
     [{ origin: 'example.com' }, 'origin', 'must be an https URL, service:NAME or pass'],
     [{ origin: 'https://a.example.com', host: 'a.example.com' }, 'origin', 'own origin is pass'],
     [{ origin: ORIGIN, host: 'a.example.com:80' }, 'host', 'must be a host'],
-    [{ origin: ORIGIN, prefix: 'api' }, 'prefix', 'must start with /'],
-    [{ origin: ORIGIN, prefix: '/_weir/x' }, 'prefix', 'never proxied'],
-    [{ origin: ORIGIN, prefix: '/a', stripPrefix: '/b' }, 'stripPrefix', 'must be /a, or how that begins'],
+    [{ origin: ORIGIN, resource: 'api/*' }, 'resource', 'must start with /'],
+    [{ origin: ORIGIN, resource: '/_weir/x/*' }, 'resource', 'is under /_weir'],
+    [{ origin: ORIGIN, resource: '/a' }, 'resource', 'such as /api/*'],
+    [{ origin: ORIGIN, resource: '/a/:id/*' }, 'resource', 'without parameters'],
+    [{ origin: ORIGIN, resource: '/a*' }, 'resource', 'such as /api/*'],
+    [{ origin: ORIGIN, resource: '/a/*', stripPrefix: '/a/*' }, 'stripPrefix', 'is a path, without *'],
+    [
+      { origin: ORIGIN, resource: '/a/*', stripPrefix: '/b' },
+      'stripPrefix',
+      'must be /a, or how that begins',
+    ],
     [{ origin: ORIGIN, stripPrefix: '/' }, 'stripPrefix', 'must be /'],
     [{ origin: ORIGIN, headers: { Host: 'x' } }, 'headers/Host', 'hostHeader'],
     [{ origin: ORIGIN, headers: { 'X-Weir-User': 'x' } }, 'headers/X-Weir-User', 'cannot be set'],
@@ -58,11 +66,13 @@ describe('a route', () => {
     ]);
   });
 
-  it('has its host and prefix to itself, unless it is switched off', async () => {
-    const place = { host: 'a.example.com', prefix: '/x', origin: ORIGIN };
+  it('has its host and resource to itself, unless it is switched off', async () => {
+    const place = { host: 'a.example.com', resource: '/x/*', origin: ORIGIN };
     await create(admin, 'routes', place);
-    const response = await post({ ...place, prefix: '/X/' });
-    expect([response.status, (await readProblem(response)).code]).toEqual([409, 'already-exists']);
+    const response = await post({ ...place, resource: '/X/*' });
+    const { code, errors } = await readProblem(response);
+    expect([response.status, code]).toEqual([409, 'already-exists']);
+    expect(errors?.map(({ pointer }) => pointer)).toEqual(['#/host', '#/resource']);
     await create(admin, 'routes', { ...place, enabled: false });
   });
 
@@ -109,8 +119,8 @@ describe('in a publication, routes', () => {
   it('that this Worker cannot serve are left out, with the reason, and the others are published', async () => {
     await admin.db.database.insert(routes).values([
       { name: 'good', origin: ORIGIN },
-      { name: 'private', prefix: '/private', origin: 'https://10.0.0.1' },
-      { name: 'unbound', prefix: '/unbound', origin: 'service:OTHER' },
+      { name: 'private', resource: '/private/*', origin: 'https://10.0.0.1' },
+      { name: 'unbound', resource: '/unbound/*', origin: 'service:OTHER' },
     ]);
     const { routes: names, rejected } = await published();
     expect(names).toEqual(['good']);

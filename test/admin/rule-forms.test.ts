@@ -78,6 +78,14 @@ it('a limit of several is counted by fixed-window by default if it has a window 
   expect((await admin.call(`/rules/${id}`, { method: 'DELETE' })).status).toBe(204);
 });
 
+it('hosts are read as those of routes are', async () => {
+  const hosts = ['API.Example.com.', '*.b\u00fccher.example'];
+  const body = { name: 'hosts', resource: '/hosts', limit: 9, windowSeconds: 60, hosts };
+  const { id, ...created } = await create(admin, 'rules', body);
+  expect(created).toMatchObject({ hosts: ['api.example.com', '*.xn--bcher-kva.example'] });
+  expect((await admin.call(`/rules/${id}`, { method: 'DELETE' })).status).toBe(204);
+});
+
 describe('a form of a rule', () => {
   it.each(FORMS)('is shown as it was written: $name', async (body) => {
     expect(await create(admin, 'rules', body)).toMatchObject(body);

@@ -139,7 +139,7 @@ export const SAMPLES: readonly Sample[] = [
     body: {
       name: 'shop',
       host: 'www.example.com',
-      prefix: '/shop',
+      resource: '/shop/*',
       origin: 'https://shop.example.net',
       stripPrefix: '/shop',
       timeoutMs: 5_000,
@@ -148,7 +148,7 @@ export const SAMPLES: readonly Sample[] = [
     shown: {
       name: 'shop',
       host: 'www.example.com',
-      prefix: '/shop',
+      resource: '/shop/*',
       origin: 'https://shop.example.net',
       stripPrefix: '/shop',
       timeoutMs: 5_000,
@@ -161,7 +161,7 @@ export const SAMPLES: readonly Sample[] = [
     replaced: {
       name: 'shop',
       host: '*',
-      prefix: '/',
+      resource: '/*',
       origin: 'pass',
       stripPrefix: null,
       timeoutMs: null,

@@ -140,15 +140,15 @@ describe('a host that people write', () => {
   ])('"%s" is refused', (written) => expect(hostProblem(normalizeHost(written))).toContain('must be a host'));
 });
 
-describe('a prefix that people write', () => {
+describe('a resource of a route', () => {
   it.each([
-    ['/', '/'],
-    ['/API/', '/api'],
-    ['/a//b', '/a/b'],
-    ['/%61pi', '/api'],
+    ['/*', '/'],
+    ['/API/*', '/api'],
+    ['/a//b/*', '/a/b'],
+    ['/%61pi/*', '/api'],
   ])('%s is %s', (written, prefix) => expect(parsePrefix(written)).toEqual({ ok: true, prefix }));
 
-  it.each(['', 'api', '/api/*', '/a?b', '/{id}', '/_weir', '/_WEIR/x', '/a%2Fb'])(
+  it.each(['', 'api/*', '/api', '/api*', '/a?b/*', '/{id}/*', '/_weir/*', '/_WEIR/x/*', '/a%2Fb/*'])(
     '"%s" is refused',
     (written) => expect(parsePrefix(written).ok).toBe(false),
   );

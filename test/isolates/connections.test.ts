@@ -30,7 +30,7 @@ beforeAll(async () => {
   const many = { ...rule, resource: '/many', limit: MANY, windowSeconds: 60 };
   const closes = { ...rule, resource: '/closes', limit: 3, windowSeconds: 30 };
   const { port } = closing.address() as AddressInfo;
-  const route = { name: 'closing', prefix: '/closes', origin: `http://${LOOPBACK}:${port}` };
+  const route = { name: 'closing', resource: '/closes/*', origin: `http://${LOOPBACK}:${port}` };
   await weir.admin('/routes', { method: 'POST', body: route });
   for (const body of [few, many, closes]) await weir.admin('/rules', { method: 'POST', body });
   await new Promise((resolve) => setTimeout(resolve, 600));

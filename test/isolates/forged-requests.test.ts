@@ -26,7 +26,7 @@ beforeAll(async () => {
     await weir.admin('/lists', { method: 'POST', body: { list: 'deny', ...entry } });
   const body = { ...rule, resource: '/by-host', limit: 1, hosts: ['shop.test', '*.wild.test'] };
   await weir.admin('/rules', { method: 'POST', body });
-  const byRoute = { name: 'shop', host: 'shop.test', prefix: '/routed', origin: weir.stack.originUrl };
+  const byRoute = { name: 'shop', host: 'shop.test', resource: '/routed/*', origin: weir.stack.originUrl };
   await weir.admin('/routes', { method: 'POST', body: { ...byRoute, headers: { 'X-Route': 'shop' } } });
   await vi.waitFor(
     async () => {

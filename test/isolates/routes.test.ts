@@ -10,17 +10,17 @@ let second: Origin;
 beforeAll(async () => {
   second = await startOrigin();
   weir = await startWeir();
-  await addRoute({ name: 'second', prefix: '/second', stripPrefix: '/second', origin: second.url });
+  await addRoute({ name: 'second', resource: '/second/*', stripPrefix: '/second', origin: second.url });
   await addRoute({
     name: 'worker',
-    prefix: '/worker',
+    resource: '/worker/*',
     stripPrefix: '/worker',
     origin: 'service:DEMO',
     headers: { 'X-Edge': 'weir' },
   });
-  await addRoute({ name: 'zone', prefix: '/zone', origin: 'pass' });
+  await addRoute({ name: 'zone', resource: '/zone/*', origin: 'pass' });
   await addRoute({ name: 'by host', host: '*.shop.test', origin: second.url });
-  await addRoute({ name: 'slow', prefix: '/slow', origin: second.url, timeoutMs: 1_000 });
+  await addRoute({ name: 'slow', resource: '/slow/*', origin: second.url, timeoutMs: 1_000 });
 });
 afterAll(async () => {
   await weir?.[Symbol.asyncDispose]();
@@ -135,7 +135,7 @@ it('a request that loops is refused at once, and charged only once', async () =>
 it('a change of a route is in force in every isolate, without a restart', async () => {
   const { id } = await weir.admin<{ id: string }>('/routes', {
     method: 'POST',
-    body: { name: 'moving', prefix: '/moving', origin: second.url },
+    body: { name: 'moving', resource: '/moving/*', origin: second.url },
   });
   const hostOf = async (isolate: 'one' | 'three') =>
     new Map(((await (await weir.call('/moving', { isolate })).json()) as Echo).headers).get('Host');

@@ -112,6 +112,14 @@ export const CASES: Readonly<Record<string, Case>> = {
     ['', 'x', '/x/', '//', '/X', '/a//b', '/a?b', '/a*', '/{x}', '/a b', `/${'x'.repeat(1024)}`],
     ['/', '/x', '/a/b.c', `/${'x'.repeat(1023)}`],
   ),
+  routes_resource_is_a_prefix: {
+    ...each(
+      'resource',
+      ['', '/', '/x', '*', 'x/*', '/X/*', '/a//b/*', '/a?b/*', '/a*/*', '/{x}/*', `/${'x'.repeat(1024)}/*`],
+      ['/*', '/x/*', '/a/b.c/*', `/${'x'.repeat(1023)}/*`],
+    ),
+    withoutTriggers: true,
+  },
   routes_origin_is_known: each(
     'origin',
     [

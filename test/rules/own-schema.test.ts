@@ -59,7 +59,7 @@ it('a new database gets everything in the schema weir, even if other tables have
   expect(await values('select last_value from public.revisions')).toEqual(['1']);
   const { rows } = await client.query(`select nspname as schema, count(*)::int from pg_proc
     join pg_namespace on pg_namespace.oid = pronamespace where proname like 'weir_%' group by 1`);
-  expect(rows).toEqual([{ schema: 'weir', count: 6 }]);
+  expect(rows).toEqual([{ schema: 'weir', count: 8 }]);
 });
 
 it('migrations of others in drizzle-kit’s default table are left alone and cause no conflict', async () => {

@@ -55,7 +55,7 @@ beforeAll(async () => {
   });
   await weir.admin('/routes', {
     method: 'POST',
-    body: { name: 'tiny', prefix: '/small', origin: weir.stack.originUrl },
+    body: { name: 'tiny', resource: '/small/*', origin: weir.stack.originUrl },
   });
   const target = await startFront();
   prometheus = cleanup.use(

@@ -57,14 +57,22 @@ export const bytesOfTier = ({ name, limits, isDefault }: Values): number =>
   byteLength(JSON.stringify({ name, limits, isDefault })) + 1;
 
 /** 0 if the route is switched off. */
-export const bytesOfRoute = ({ enabled, name, host, prefix, origin, headers, ...route }: Values): number => {
+export const bytesOfRoute = ({
+  enabled,
+  name,
+  host,
+  resource,
+  origin,
+  headers,
+  ...route
+}: Values): number => {
   if (enabled === false) return 0;
   const { stripPrefix = null, timeoutMs = null, hostHeader = null } = route;
   const said = {
     id: 'x'.repeat(36),
     name,
     host,
-    prefix,
+    prefix: resource,
     origin,
     stripPrefix,
     timeoutMs,

@@ -86,7 +86,7 @@ export const endedSessions = weir.table(
   (table) => [index('ended_sessions_expires_at').on(table.expiresAt)],
 );
 
-// The table of routes: the origin for each host and prefix. Triggers keep `revision` and the history, as for all tables
+// The table of routes: the origin for each host and resource. Triggers keep `revision` and the history, as for all tables
 // that people edit.
 
 export const LONGEST_TIMEOUT_MS = 900_000;
@@ -98,6 +98,9 @@ export const routes = weir.table(
     id: uuid().primaryKey().defaultRandom(),
     name: text().notNull().unique().default(sql`'route-' || left(gen_random_uuid()::text, 8)`),
     host: text().notNull().default(ROUTE_DEFAULTS.host),
+    /** `/*`, or `/api/*`. */
+    resource: text().notNull().default('/*'),
+    /** The path of the resource, for the previous version. A trigger keeps both alike. */
     prefix: text().notNull().default(ROUTE_DEFAULTS.prefix),
     origin: text().notNull(),
     stripPrefix: text(),
@@ -118,6 +121,10 @@ export const routes = weir.table(
       sql`${table.host} = '*' or length(${table.host}) <= 253 and ${matches(table.host, `^(\\*\\.)?${LABEL}(\\.${LABEL})*$`)}`,
     ),
     check(
+      'routes_resource_is_a_prefix',
+      sql`length(${table.resource}) <= 1026 and ${matches(table.resource, '^(/[^/?#*{}[:upper:][:space:]]+)*/[*]$')}`,
+    ),
+    check(
       'routes_prefix_is_a_path',
       sql`${table.prefix} = '/' or length(${table.prefix}) <= 1024 and ${matches(table.prefix, '^(/[^/?#*{}[:upper:][:space:]]+)+$')}`,
     ),
@@ -135,7 +142,7 @@ export const routes = weir.table(
       'routes_headers_are_texts',
       sql`jsonb_typeof(${table.headers}) = 'object' and not jsonb_path_exists(${table.headers}, '$.* ? (@.type() != "string")')`,
     ),
-    // If two enabled routes had the same host and prefix, it would be unclear which one applies.
+    // If two enabled routes had the same host and resource, it would be unclear which one applies.
     uniqueIndex('routes_once').on(table.host, table.prefix).where(sql`${table.enabled}`),
   ],
 );

@@ -1,0 +1,2 @@
+ALTER TABLE "weir"."routes" ADD COLUMN "resource" text DEFAULT '/*' NOT NULL;--> statement-breakpoint
+ALTER TABLE "weir"."routes" ADD CONSTRAINT "routes_resource_is_a_prefix" CHECK (length("weir"."routes"."resource") <= 1026 and "weir"."routes"."resource" ~ '^(/[^/?#*{}[:upper:][:space:]]+)*/[*]$');
