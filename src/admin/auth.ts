@@ -14,7 +14,7 @@ import {
 } from '../http/credentials.ts';
 import { createTokenFinder, render, tooManyAttempts, UNAUTHORIZED } from '../http/internal-requests.ts';
 import { type Problem, problem } from '../http/problem.ts';
-import { createKeyCache, verifyByKeys } from '../identity/jwks.ts';
+import { createKeyVerifier } from '../identity/jwt.ts';
 import type { AccessOptions, Actor, AdminEnv, AdminServices, AdminToken } from './app.ts';
 import { createAttemptGuard } from './failed-attempts.ts';
 import { createSessions, type Sessions } from './session.ts';
@@ -37,7 +37,7 @@ export interface AccessVerifierOptions extends AccessOptions {
 export function createAccessVerifier(options: AccessVerifierOptions) {
   const { now, audience, admins, deadlineMs = DEADLINE_MS } = options;
   const issuer = options.teamDomain.replace(/(?<!\/)\/+$/, '');
-  const keys = createKeyCache({ url: `${issuer}/cdn-cgi/access/certs`, now, deadlineMs });
+  const verify = createKeyVerifier({ url: `${issuer}/cdn-cgi/access/certs`, now, deadlineMs });
   const expected = (): JWTVerifyOptions => ({
     issuer,
     audience,
@@ -48,7 +48,7 @@ export function createAccessVerifier(options: AccessVerifierOptions) {
 
   return async (jwt: string): Promise<AccessVerdict> => {
     try {
-      const payload = await verifyByKeys(keys, jwt, expected());
+      const payload = await verify(jwt, expected());
       return payload ? toAccessVerdict(payload, admins) : { kind: 'unavailable' };
     } catch {
       return { kind: 'refused' };

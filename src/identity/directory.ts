@@ -8,6 +8,7 @@ import {
   answerOf,
   type CallerDirectory,
   type CallerRecord,
+  type CallerRevisions,
   type LookUp,
   type LookUpResult,
   NOT_ASKED,
@@ -16,7 +17,6 @@ import {
   UNAVAILABLE,
   type Unavailable,
 } from '../core/ports/callers.ts';
-import type { AfterResponse } from '../core/ports/telemetry.ts';
 import {
   type FieldError,
   object,
@@ -26,43 +26,11 @@ import {
   textOfErrors,
   wholeNumber,
 } from '../core/shape.ts';
+import { createFairBudget } from '../core/time.ts';
 import { type Kv, withDeadline } from '../rules/edge/published.ts';
-import { type CallerKind, createLookUpAllowance, type LookUpPermit } from './allowance.ts';
 import { hashApiKey, isWellFormedKey } from './api-key.ts';
 
-// The records of callers in KV.
-
-/**
- * This time plus the caching time of isolates and KV is shorter than the time for which the publisher publishes a
- * change (content.ts).
- */
-const RECORD_TTL_SECONDS = 600;
-
-const fields = { tenantId: optional(text), tier: optional(text), expiresAtMs: optional(wholeNumber) };
-const apiKeyRecord: Shape<CallerRecord> = object({ ...fields, apiKeyId: text, userId: optional(text) });
-const userRecord: Shape<CallerRecord> = object({ ...fields, userId: text });
-
-const NOBODY = { nobody: true };
-
-/** A record can also say that Postgres has no row. Undefined if KV has no record; throws if the value is not one. */
-export async function readRecord(
-  kv: Kv,
-  kind: 'key' | 'user',
-  name: string,
-): Promise<StoreAnswer<CallerRecord> | undefined> {
-  const stored = await kv.get(name);
-  if (stored === null) return undefined;
-  const kept = JSON.parse(stored) as Partial<typeof NOBODY> | null;
-  if (kind === 'user' && kept?.nobody === true) return ABSENT;
-  const errors: FieldError[] = [];
-  const record = (kind === 'key' ? apiKeyRecord : userRecord)(kept, 'record', errors);
-  if (!record) throw new Error(`KV has no record of a ${kind}: ${textOfErrors(errors)}`);
-  return { kind: 'found', record };
-}
-
-export async function writeRecord(kv: Kv, name: string, record: CallerRecord | undefined): Promise<void> {
-  await kv.put(name, JSON.stringify(record ?? NOBODY), { expirationTtl: RECORD_TTL_SECONDS });
-}
+type CallerKind = 'key' | 'user';
 
 const MEMORY_ENTRIES = 10_000;
 const MEMORY_MS = 60_000;
@@ -71,24 +39,29 @@ const FAILURE_MS = 2_000;
 /** The allowance is per second. */
 const OVER_ALLOWANCE: OverAllowance = { kind: 'over-allowance', retryAfterMs: 1_000 };
 
-/** Callers that have changed lately. A cached record counts only under the epoch and revision it was cached for. */
-export interface KnownRevisions {
-  readonly epoch: string;
-  /** The revision of `key:HASH` or `user:ID`. It is published for as long as KV may have the old record. */
-  of(id: string): string | undefined;
-}
-
-/** Callers in Postgres: by the hash of a key, by the id of a user. Undefined if there is no row, or none in force. */
-export type CallerRows = Readonly<Record<CallerKind, (id: string) => Promise<CallerRecord | undefined>>>;
-
 export interface CallerDirectoryOptions {
-  readonly rows: CallerRows;
+  /** Callers in Postgres: by the hash of a key, by the id of a user. Undefined if there is no row, or none in force. */
+  readonly rows: Readonly<Record<CallerKind, (id: string) => Promise<CallerRecord | undefined>>>;
   readonly kv: Kv;
   readonly now: () => number;
   /** For one look-up, KV and Postgres together. */
   readonly deadlineMs: number;
-  readonly revisions: () => KnownRevisions;
+  /** A cached record counts only under the epoch and revision it was cached for. */
+  readonly revisions: () => CallerRevisions;
   readonly onError: (error: unknown) => void;
+}
+
+/** The results that memory keeps. */
+type Remembered = StoreAnswer<CallerRecord> | Unavailable;
+
+/** The caller of a look-up. */
+interface Sought {
+  readonly kind: CallerKind;
+  readonly id: string;
+  /** Stays the same when the caller's record changes. */
+  readonly who: string;
+  /** The name in KV and in memory. It changes with every revision. */
+  readonly name: string;
 }
 
 export function createCallerDirectory(options: CallerDirectoryOptions): CallerDirectory {
@@ -117,9 +90,11 @@ export function createCallerDirectory(options: CallerDirectoryOptions): CallerDi
     if (kept) return stillValid(kept);
     if (!mayAskPostgres()) return UNAVAILABLE;
     const permit = allowance.permit({ kind, who: sought.who, ip });
-    return permit
-      ? stillValid(await fromPostgres(sought, { deadline, afterResponse, permit }))
-      : OVER_ALLOWANCE;
+    if (!permit) return OVER_ALLOWANCE;
+    const answer = rows[kind](id);
+    // An answer that is too late for this request is cached for the next ones. A failure is reported below.
+    afterResponse(answer.then((record) => keep(sought, record, permit)).catch(() => {}));
+    return stillValid(await inTime(sought, answer, deadline));
   }
 
   /** After a failure one look-up tries again, and the others wait for its result. */
@@ -142,13 +117,11 @@ export function createCallerDirectory(options: CallerDirectoryOptions): CallerDi
     }
   }
 
-  async function fromPostgres(
+  async function inTime(
     sought: Sought,
-    { deadline, afterResponse, permit }: Question,
+    answer: Promise<CallerRecord | undefined>,
+    deadline: AbortSignal,
   ): Promise<Remembered> {
-    const answer = rows[sought.kind](sought.id);
-    // An answer that is too late for this request is cached for the next ones. A failure is reported below.
-    afterResponse(answer.then((record) => keep(sought, record, permit)).catch(() => {}));
     try {
       return answerOf(await withDeadline(deadline, answer));
     } catch (error) {
@@ -186,36 +159,122 @@ export function createCallerDirectory(options: CallerDirectoryOptions): CallerDi
   };
 }
 
-/** The results that memory keeps. */
-type Remembered = StoreAnswer<CallerRecord> | Unavailable;
-
-/** The caller of a look-up. */
-interface Sought {
-  readonly kind: CallerKind;
-  readonly id: string;
-  /** Stays the same when the caller's record changes. */
-  readonly who: string;
-  /** The name in KV and in memory. It changes with every revision. */
-  readonly name: string;
-}
-
-interface Question {
-  readonly deadline: AbortSignal;
-  readonly afterResponse: AfterResponse;
-  readonly permit: LookUpPermit;
-}
-
 /** No colon, so that no id ends like a revision. */
 const PLAIN = /^[A-Za-z0-9._@-]{1,128}$/;
 
 /** KV takes names of at most 512 bytes, so a digest replaces a long or unusual id. */
-async function soughtOf(kind: CallerKind, id: string, revisions: KnownRevisions): Promise<Sought> {
-  const revision = revisions.of(`${kind}:${id}`);
+async function soughtOf(
+  kind: CallerKind,
+  id: string,
+  { epoch, revisions }: CallerRevisions,
+): Promise<Sought> {
+  const { [`${kind}:${id}`]: revision } = revisions;
   const who = `${kind}:${PLAIN.test(id) ? id : `#${toBase64Url(await digest('SHA-256', id))}`}`;
-  const name = `caller:${revisions.epoch}:${who}`;
+  const name = `caller:${epoch}:${who}`;
   return { kind, id, who, name: revision === undefined ? name : `${name}:${revision}` };
 }
 
 /** Whether a row can have this id. Postgres refuses some texts with an error that looks like an outage. */
 const isStorable = (userId: string) =>
   userId !== '' && userId.length <= 512 && !userId.includes('\0') && userId.isWellFormed();
+
+// The records of callers in KV.
+
+/**
+ * This time plus the caching time of isolates and KV is shorter than the time for which the publisher publishes a
+ * change (content.ts).
+ */
+const RECORD_TTL_SECONDS = 600;
+
+const fields = { tenantId: optional(text), tier: optional(text), expiresAtMs: optional(wholeNumber) };
+const apiKeyRecord: Shape<CallerRecord> = object({ ...fields, apiKeyId: text, userId: optional(text) });
+const userRecord: Shape<CallerRecord> = object({ ...fields, userId: text });
+
+const NOBODY = { nobody: true };
+
+/** A record can also say that Postgres has no row. Undefined if KV has no record; throws if the value is not one. */
+async function readRecord(
+  kv: Kv,
+  kind: CallerKind,
+  name: string,
+): Promise<StoreAnswer<CallerRecord> | undefined> {
+  const stored = await kv.get(name);
+  if (stored === null) return undefined;
+  const kept = JSON.parse(stored) as Partial<typeof NOBODY> | null;
+  if (kind === 'user' && kept?.nobody === true) return ABSENT;
+  const errors: FieldError[] = [];
+  const record = (kind === 'key' ? apiKeyRecord : userRecord)(kept, 'record', errors);
+  if (!record) throw new Error(`KV has no record of a ${kind}: ${textOfErrors(errors)}`);
+  return { kind: 'found', record };
+}
+
+async function writeRecord(kv: Kv, name: string, record: CallerRecord | undefined): Promise<void> {
+  await kv.put(name, JSON.stringify(record ?? NOBODY), { expirationTtl: RECORD_TTL_SECONDS });
+}
+
+// The allowance for look-ups of callers in Postgres. Anybody can make up keys, but made-up keys must not use up the
+// look-ups of real callers. docs/operations.md states what an attacker with many addresses can still do.
+
+/** Look-ups per second and isolate, for each kind of caller: those that this isolate does not know, and those it does. */
+const PER_SECOND = 100;
+/** Per second and isolate, for all addresses together that have shown an invalid key lately. */
+const SUSPECTS_PER_SECOND = 20;
+/** How many invalid keys of one address Weir looks up in a second. */
+const INVALID_OF_AN_ADDRESS = 5;
+/** How long an address counts as one that has shown an invalid key. */
+const SUSPECT_MS = 60_000;
+const MAX_SUSPECTS = 10_000;
+/** Longer than memory and KV keep a record. */
+const FOUND_MS = 3_600_000;
+const MAX_FOUND = 10_000;
+
+interface LookUpRequest {
+  readonly kind: CallerKind;
+  /** The caller of the look-up. */
+  readonly who: string;
+  readonly ip: string;
+}
+
+/** To be called with the answer. A failed look-up has none, and uses up its permit. */
+type LookUpPermit = (isFound: boolean) => void;
+
+export type LookUpAllowance = ReturnType<typeof createLookUpAllowance>;
+
+export function createLookUpAllowance(now: () => number) {
+  const lately = createBoundedCache<true>(MAX_FOUND);
+  const known = { key: createFairBudget(PER_SECOND), user: createFairBudget(PER_SECOND) };
+  const unknown = { key: createFairBudget(PER_SECOND), user: createFairBudget(PER_SECOND) };
+  const ofSuspects = createFairBudget(SUSPECTS_PER_SECOND);
+  const suspects = createBoundedCache<{ readonly second: number; readonly invalid: number }>(MAX_SUSPECTS);
+  const currentSecond = () => Math.floor(now() / 1_000);
+
+  /** How many invalid keys the address has shown in this second; undefined if it is no suspect. */
+  const invalidOf = (ip: string): number | undefined => {
+    const suspect = suspects.get(ip, now());
+    return suspect && (suspect.second === currentSecond() ? suspect.invalid : 0);
+  };
+
+  const take = ({ kind, who, ip }: LookUpRequest) => {
+    // A caller that was found before is not made up, whatever its address does.
+    if (lately.get(who, now())) return known[kind].take(who, now());
+    const invalid = kind === 'key' ? invalidOf(ip) : undefined;
+    if (invalid === undefined) return unknown[kind].take(ip, now());
+    return invalid < INVALID_OF_AN_ADDRESS ? ofSuspects.take(ip, now()) : undefined;
+  };
+
+  const suspect = (ip: string) => {
+    const invalid = (invalidOf(ip) ?? 0) + 1;
+    suspects.set(ip, { second: currentSecond(), invalid }, now() + SUSPECT_MS);
+  };
+
+  return {
+    /** A permit for one look-up; undefined if there is none until the next second. */
+    permit({ kind, who, ip }: LookUpRequest): LookUpPermit | undefined {
+      const giveBack = take({ kind, who, ip });
+      // A made-up key uses up its permit. Real keys cannot be made up, and neither can users: their token is verified.
+      return giveBack && ((isFound) => (isFound || kind === 'user' ? giveBack() : suspect(ip)));
+    },
+    /** Marks the caller as known. Its look-ups then use the budget of known callers. */
+    found: (who: string) => lately.set(who, true, now() + FOUND_MS),
+  };
+}

@@ -135,27 +135,21 @@ async function lookUpShown(
 }
 
 function identityOf(from: Address, { key, token, user }: Results): Identity {
-  const identity: Mutable<Identity> = { caller: from };
   const ofToken = token?.kind === 'found' ? userOf(token.record, user) : undefined;
   const ofKey = key?.kind === 'found' ? key.record : undefined;
-  if (ofKey) identity.caller = toCaller(from, ofToken ? completed(ofKey, ofToken) : ofKey);
-  else if (ofToken) identity.caller = toCaller(from, ofToken);
-  if (ofKey && ofToken) identity.ofToken = toCaller(from, ofToken);
-  if (key?.kind === 'absent' || token?.kind === 'absent')
-    identity.unverified = key?.kind === 'absent' ? 'api-key' : 'token';
-  if (key?.kind === 'unavailable') identity.unknown = 'api-key';
-  else if (token?.kind === 'unavailable' || user?.kind === 'unavailable') identity.unknown = 'token';
-  if (key?.kind === 'over-allowance') identity.overAllowance = refusedFor('api-key', key);
-  else if (user?.kind === 'over-allowance') identity.overAllowance = refusedFor('token', user);
-  return identity;
+  const record = ofKey && ofToken ? completed(ofKey, ofToken) : (ofKey ?? ofToken);
+  const isUserUnknown = token?.kind === 'unavailable' || user?.kind === 'unavailable';
+  return {
+    caller: record ? toCaller(from, record) : from,
+    ofToken: ofKey && ofToken && toCaller(from, ofToken),
+    unverified: key?.kind === 'absent' ? 'api-key' : token?.kind === 'absent' ? 'token' : undefined,
+    unknown: key?.kind === 'unavailable' ? 'api-key' : isUserUnknown ? 'token' : undefined,
+    overAllowance: refusedFor('api-key', key) ?? refusedFor('token', user),
+  };
 }
 
-type Mutable<T> = { -readonly [K in keyof T]: T[K] };
-
-const refusedFor = (credential: Credential, { retryAfterMs }: { readonly retryAfterMs: number }) => ({
-  credential,
-  retryAfterMs,
-});
+const refusedFor = (credential: Credential, result: Results['key']) =>
+  result?.kind === 'over-allowance' ? { credential, retryAfterMs: result.retryAfterMs } : undefined;
 
 /** The user's row has the tier and the tenant that the token does not name. */
 function userOf(user: VerifiedUser, row: Results['user']): CallerRecord {

@@ -1,6 +1,15 @@
 // Verifies users' JWTs: signature, issuer, audience and times. It caches results under the digest of the token, so that
 // a busy client costs one signature check and not one for each request. The token itself is never kept or logged.
-import { type JWTPayload, type JWTVerifyOptions, errors as joseErrors, jwtVerify } from 'jose';
+import {
+  type CryptoKey,
+  createLocalJWKSet,
+  type JSONWebKeySet,
+  type JWTPayload,
+  type JWTVerifyGetKey,
+  type JWTVerifyOptions,
+  errors as joseErrors,
+  jwtVerify,
+} from 'jose';
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { digest, toBase64Url } from '../core/digest.ts';
 import type { Claims } from '../core/matching/caller.ts';
@@ -13,7 +22,7 @@ import {
   type VerifiedUser,
 } from '../core/ports/callers.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
-import { createKeyCache, isUnknownKey, verifyByKeys } from './jwks.ts';
+import { waitAtMost } from '../limiter/deadline.ts';
 
 const MAX_TOKEN_LENGTH = 8_192;
 const SHAPE = /^[\w-]+\.[\w-]+\.[\w-]+$/;
@@ -26,7 +35,7 @@ const VERIFIED_MS = 5 * 60_000;
 const REFUSED_ENTRIES = 1_000;
 const REFUSED_MS = 60_000;
 
-export interface TokenOptions {
+export interface TokenVerifierOptions {
   /** The only algorithms that Weir accepts, whatever a token names. Either all of them are HS…, or none. */
   readonly algorithms: readonly string[];
   readonly jwksUrl?: string | undefined;
@@ -37,25 +46,25 @@ export interface TokenOptions {
   readonly tenantClaim?: string | undefined;
   /** For HS… only. */
   readonly secret?: string | undefined;
-}
-
-export interface TokenVerifierOptions extends TokenOptions {
   readonly now: () => number;
   /** How long a request waits for the issuer's keys. */
   readonly deadlineMs: number;
   readonly onError: (error: unknown) => void;
 }
 
-/** Undefined if there are no keys to check with; throws if the token is invalid. */
-type ClaimsOf = (
+/**
+ * The claims of a token, or undefined if there are no keys, or if its key may be a new one that could not be fetched.
+ * Throws an error of jose if the token is invalid.
+ */
+export type VerifyClaims = (
   token: string,
   expected: JWTVerifyOptions,
-  afterResponse: AfterResponse,
+  afterResponse?: AfterResponse,
 ) => Promise<JWTPayload | undefined>;
 
 export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifier {
   const { now, onError } = options;
-  const claimsOf = createClaimsOf(options);
+  const verifyClaims = createVerifyClaims(options);
   const verified = createBoundedCache<Found<VerifiedUser>>(VERIFIED_ENTRIES);
   const refused = createBoundedCache<Absent>(REFUSED_ENTRIES);
 
@@ -68,7 +77,7 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
 
   async function check(name: string, token: string, afterResponse: AfterResponse) {
     try {
-      const claims = await claimsOf(token, expectationsOf(options, now()), afterResponse);
+      const claims = await verifyClaims(token, expectationsOf(options, now()), afterResponse);
       if (!claims) return UNAVAILABLE;
       const user: Found<VerifiedUser> = { kind: 'found', record: toUser(claims, options) };
       verified.set(name, user, Math.min(now() + VERIFIED_MS, user.record.expiresAtMs));
@@ -88,18 +97,21 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
 }
 
 /** Never uses a secret with the algorithms of public keys, or a public key as a secret. */
-function createClaimsOf({ algorithms, secret, jwksUrl, ...options }: TokenVerifierOptions): ClaimsOf {
+function createVerifyClaims(options: TokenVerifierOptions): VerifyClaims {
+  const { algorithms, secret, jwksUrl } = options;
   if (algorithms.every((algorithm) => algorithm.startsWith('HS'))) {
     if (!secret) throw new Error('there is no secret to verify tokens with');
     const key = new TextEncoder().encode(secret);
     return async (token, expected) => (await jwtVerify(token, key, expected)).payload;
   }
   if (!jwksUrl) throw new Error('there is no URL of the keys to verify tokens with');
-  const keys = createKeyCache({ ...options, url: jwksUrl });
-  return (token, expected, afterResponse) => verifyByKeys(keys, token, expected, afterResponse);
+  return createKeyVerifier({ ...options, url: jwksUrl });
 }
 
-function expectationsOf({ algorithms, issuer, audience }: TokenOptions, nowMs: number): JWTVerifyOptions {
+function expectationsOf(
+  { algorithms, issuer, audience }: TokenVerifierOptions,
+  nowMs: number,
+): JWTVerifyOptions {
   return {
     algorithms: [...algorithms],
     ...(issuer !== undefined && { issuer }),
@@ -109,7 +121,10 @@ function expectationsOf({ algorithms, issuer, audience }: TokenOptions, nowMs: n
   };
 }
 
-function toUser(claims: JWTPayload, { userClaim, tierClaim, tenantClaim }: TokenOptions): VerifiedUser {
+function toUser(
+  claims: JWTPayload,
+  { userClaim, tierClaim, tenantClaim }: TokenVerifierOptions,
+): VerifiedUser {
   const userId = nameIn(claims, userClaim);
   const expiresAtMs = Number(claims.exp) * 1_000;
   if (userId === undefined) throw new joseErrors.JWTInvalid('the token names no user');
@@ -156,4 +171,136 @@ function validFromMs(error: unknown): number {
   const isEarly = error instanceof joseErrors.JWTClaimValidationFailed && error.claim === 'nbf';
   const { nbf } = isEarly ? error.payload : {};
   return nbf === undefined ? Number.POSITIVE_INFINITY : nbf * 1_000;
+}
+
+// The public keys of an issuer are fetched and cached. Weir keeps values, never promises: on Workers, a request that
+// awaits a promise of another request hangs. So jose's own fetching is not used.
+
+const FRESH_MS = 10 * 60_000;
+/** Up to this age, keys still serve the current request and are renewed after its response. */
+const SERVED_MS = 2 * FRESH_MS;
+/** While the keys cannot be fetched, the last known ones are used for this long. */
+const USABLE_MS = 24 * 3_600_000;
+/** The pause between two fetches for unknown key ids, because made-up ids must not flood the issuer. */
+const PAUSE_MS = 60_000;
+const PAUSE_AFTER_FAILURE_MS = 5_000;
+/** How long a fetch may go on after its request has given up. The next requests use its keys. */
+const LATE_MS = 10_000;
+
+export interface KeyOptions {
+  readonly url: string;
+  readonly now: () => number;
+  /** How long a request waits for keys. */
+  readonly deadlineMs: number;
+  readonly onError?: ((error: unknown) => void) | undefined;
+}
+
+export function createKeyVerifier({ url, now, deadlineMs, onError }: KeyOptions): VerifyClaims {
+  let known: { readonly keys: JWTVerifyGetKey; readonly fetchedAtMs: number } | undefined;
+  let triedAtMs = Number.NEGATIVE_INFINITY;
+  let failedAtMs = Number.NEGATIVE_INFINITY;
+
+  const ageMs = () => (known ? now() - known.fetchedAtMs : Number.POSITIVE_INFINITY);
+  /** False while a fetch is under way, and after one has failed. */
+  const isOfLastTry = () => known !== undefined && known.fetchedAtMs >= triedAtMs;
+  const usable = () => (ageMs() < USABLE_MS ? known?.keys : undefined);
+  const fail = (error: unknown): undefined => {
+    failedAtMs = now();
+    onError?.(error);
+  };
+
+  const download = async (limitMs: number): Promise<JWTVerifyGetKey | undefined> => {
+    triedAtMs = now();
+    try {
+      const keys = createKeySet(await fetchJson(url, limitMs));
+      known = { keys, fetchedAtMs: now() };
+      return keys;
+    } catch (error) {
+      return fail(error);
+    }
+  };
+
+  /** Keys that come too late for this request are kept for the next ones. */
+  const downloadAfter = (afterResponse: AfterResponse) => {
+    const work = download(Math.max(LATE_MS, deadlineMs));
+    afterResponse(work);
+    return work;
+  };
+
+  const fetchKeys = async (afterResponse?: AfterResponse): Promise<JWTVerifyGetKey | undefined> => {
+    if (!afterResponse) return download(deadlineMs);
+    const work: Promise<JWTVerifyGetKey | undefined | typeof LATE> = downloadAfter(afterResponse);
+    const keys = await waitAtMost(deadlineMs, work, LATE);
+    return keys === LATE ? fail(new DOMException(`no keys within ${deadlineMs} ms`, 'TimeoutError')) : keys;
+  };
+
+  const currentKeys = async (afterResponse?: AfterResponse): Promise<JWTVerifyGetKey | undefined> => {
+    if (ageMs() < FRESH_MS || now() - failedAtMs < PAUSE_AFTER_FAILURE_MS) return usable();
+    if (!afterResponse || ageMs() >= SERVED_MS) return (await fetchKeys(afterResponse)) ?? usable();
+    if (now() - triedAtMs >= PAUSE_AFTER_FAILURE_MS) downloadAfter(afterResponse);
+    return usable();
+  };
+
+  return async (token, expected, afterResponse) => {
+    const keys = await currentKeys(afterResponse);
+    if (!keys) return undefined;
+    try {
+      return await verifyBySet(keys, token, expected);
+    } catch (error) {
+      const pausedMs = now() - triedAtMs;
+      // If the keys were fetched a moment ago, an unknown key id is made up.
+      if (!isUnknownKey(error) || (pausedMs < PAUSE_MS && isOfLastTry())) throw error;
+      const newer = pausedMs < PAUSE_AFTER_FAILURE_MS ? undefined : await fetchKeys(afterResponse);
+      return newer && verifyBySet(newer, token, expected);
+    }
+  };
+}
+
+const LATE = 'late';
+
+const isUnknownKey = (error: unknown) => error instanceof joseErrors.JWKSNoMatchingKey;
+
+/** jose chooses the key by algorithm, key id and use. The isolate keeps keys that jose has imported once. */
+function createKeySet(jwks: JSONWebKeySet): JWTVerifyGetKey {
+  // Throws unless it is a set of keys.
+  createLocalJWKSet(jwks);
+  // The map stays small: jose finds no key for a made-up algorithm or key id, so nothing is kept for it.
+  const imported = new Map<string, CryptoKey>();
+  return async (header) => {
+    const name = JSON.stringify([header.alg, header.kid]);
+    const known = imported.get(name);
+    if (known) return known;
+    // Uses a new set each time, because jose keeps promises of imported keys in a set.
+    const key = await createLocalJWKSet(jwks)(header);
+    imported.set(name, key);
+    return key;
+  };
+}
+
+/** A token that names no key may be signed with any key that fits. During a key rotation there are two. */
+async function verifyBySet(keys: JWTVerifyGetKey, token: string, expected: JWTVerifyOptions) {
+  try {
+    return (await jwtVerify(token, keys, expected)).payload;
+  } catch (error) {
+    if (!(error instanceof joseErrors.JWKSMultipleMatchingKeys)) throw error;
+    return verifyByAny(error, token, expected);
+  }
+}
+
+async function verifyByAny(keys: AsyncIterable<CryptoKey>, token: string, expected: JWTVerifyOptions) {
+  for await (const key of keys) {
+    try {
+      return (await jwtVerify(token, key, expected)).payload;
+    } catch (error) {
+      if (!(error instanceof joseErrors.JWSSignatureVerificationFailed)) throw error;
+    }
+  }
+  throw new joseErrors.JWSSignatureVerificationFailed();
+}
+
+async function fetchJson(url: string, limitMs: number): Promise<JSONWebKeySet> {
+  const response = await fetch(url, { signal: AbortSignal.timeout(limitMs), redirect: 'manual' });
+  if (response.ok) return response.json() as Promise<JSONWebKeySet>;
+  await response.body?.cancel();
+  throw new Error(`the server of the keys answered ${response.status}`);
 }

@@ -52,10 +52,7 @@ export function createDeployment(config: DeploymentConfig): DeploymentServices {
     kv,
     now,
     deadlineMs,
-    revisions() {
-      const { epoch, revisions } = snapshots.callerRevisions();
-      return { epoch, of: (id) => revisions[id] };
-    },
+    revisions: snapshots.callerRevisions,
     onError: reportAs('caller-unknown'),
   });
   const { sums } = collected;

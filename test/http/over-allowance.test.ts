@@ -30,7 +30,7 @@ function openIsolate() {
     kv: { get: async () => null, put: async () => {} },
     now: () => clock.ms,
     deadlineMs: 20_000,
-    revisions: () => ({ epoch: NO_REVISIONS.epoch, of: () => undefined }),
+    revisions: () => NO_REVISIONS,
     onError: (error) => {
       throw error;
     },

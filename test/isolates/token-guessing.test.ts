@@ -51,7 +51,7 @@ const DOORS: Readonly<Record<string, (guess: Guess) => Promise<Response>>> = {
 /** All that a guesser can see, but for the seconds that are left of the minute. */
 async function seen(answer: Response) {
   const headers = [...answer.headers].filter(([name]) => name !== 'date' && name !== 'retry-after');
-  const text = (await answer.text()).replace(/again in \d+/, 'again in some');
+  const text = (await answer.text()).replace(/(?<=again in |"retry-after":)\d+/, 'some');
   return { status: answer.status, headers, text };
 }
 

@@ -112,7 +112,7 @@ function createIsolate({ database, store, deadlineMs = 20_000, epoch = crypto.ra
     kv: watched,
     now: () => clock.ms,
     deadlineMs,
-    revisions: () => ({ epoch: news.epoch, of: (id) => revisions.get(id) }),
+    revisions: () => ({ epoch: news.epoch, revisions: Object.fromEntries(revisions) }),
     onError: (error) => errors.push(error),
   });
   const afterResponse = (work: Promise<unknown>) => void works.push(work);

@@ -1,6 +1,6 @@
 // How the look-ups of unknown callers are shared: by address, and between addresses that made up keys and all others.
 import { describe, expect, it } from 'vitest';
-import { createLookUpAllowance, type LookUpAllowance } from '../../src/identity/allowance.ts';
+import { createLookUpAllowance, type LookUpAllowance } from '../../src/identity/directory.ts';
 
 const clock = { ms: 1_700_000_000_000 };
 const open = () => createLookUpAllowance(() => clock.ms);

@@ -58,12 +58,8 @@ export interface CallerDirectory {
 }
 
 /** The user of a token that is verified in full. */
-export interface VerifiedUser {
+export interface VerifiedUser extends CallerRecord {
   readonly userId: string;
-  /** Undefined: the token names no tenant. */
-  readonly tenantId?: string | undefined;
-  readonly tier?: string | undefined;
-  readonly claims?: Claims | undefined;
   readonly expiresAtMs: number;
 }
 
