@@ -7,15 +7,16 @@ import {
   isAmong,
   isForHost,
   isForRoute,
+  isPattern,
   isValidAt,
-  namesSubject,
+  prefixOf,
 } from '../core/matching/conditions.ts';
 import { parametersOf, subjectBy } from '../core/matching/counted-by.ts';
 import { compileLists } from '../core/matching/lists.ts';
 import type { OriginRoute } from '../core/matching/origin-routes.ts';
 import { compileOriginRoutes } from '../core/matching/origin-routes.ts';
 import { type Paths, pathsOf, withoutExtensions } from '../core/matching/path.ts';
-import { compileResource, parseResource, slotOf } from '../core/matching/resource.ts';
+import { isOwnPath, PARAMETER, parseResource, segmentsOf, slotOf } from '../core/matching/resource.ts';
 import {
   type CallerTier,
   compileTiers,
@@ -158,6 +159,29 @@ function reasonAgainst(
 
 const matchingResources = (rule: Rule, paths: Paths): readonly string[] =>
   rule.resources.filter((resource) => pathsOf(paths).some(compileResource(resource)));
+
+/** The resource as a test of canonical match paths. */
+export function compileResource(resource: string): (matchPath: string) => boolean {
+  const parsed = parseResource(resource);
+  if (!parsed.ok) return () => false;
+  const { segments, isPrefix, stem } = parsed;
+  return (matchPath) => {
+    if (isOwnPath(matchPath)) return false;
+    const asked = segmentsOf(matchPath);
+    const isOpen = isPrefix || stem !== undefined;
+    if (isOpen ? asked.length < segments.length : asked.length !== segments.length) return false;
+    if (stem !== undefined && !asked[segments.length]?.startsWith(stem)) return false;
+    return segments.every((segment, i) => segment === PARAMETER || segment === asked[i]);
+  };
+}
+
+/** An empty list means everybody. */
+function namesSubject(subjects: readonly string[], id: string | undefined): boolean {
+  if (subjects.length === 0) return true;
+  return (
+    id !== undefined && subjects.some((one) => (isPattern(one) ? id.startsWith(prefixOf(one)) : id === one))
+  );
+}
 
 /** A rule in one of the slots that the path leads to. */
 interface Placed {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { compileResource } from '../../src/authoring/explain.ts';
 import { canonicalPath } from '../../src/core/matching/path.ts';
-import { compileResource } from '../../src/core/matching/resource.ts';
 import { APART, REFUSED, SAME } from './canonical-path-corpus.ts';
 
 /** A request's path arrives through the URL parser. */

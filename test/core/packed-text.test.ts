@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { packText, unpackText } from '../../src/core/digest.ts';
 import { encodeSnapshot } from '../../src/core/matching/stored-snapshot.ts';
-import { MAX_PACKED } from '../../src/rules/publishing/region-copies.ts';
+import { MAX_PACKED } from '../../src/rules/publishing/copies.ts';
 import { createRule } from '../rules/small-rules.ts';
 
 describe('a packed text', () => {

@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { compileResource } from '../../src/authoring/explain.ts';
 import { canonicalPath } from '../../src/core/matching/path.ts';
-import { compileResource, resourceProblem, slotOf } from '../../src/core/matching/resource.ts';
+import { resourceProblem, slotOf } from '../../src/core/matching/resource.ts';
 
 describe('a resource', () => {
   it.each([

@@ -2,8 +2,8 @@
 import { describe, expect, it, vi } from 'vitest';
 import { encodeSnapshot, versionOf } from '../../src/core/matching/stored-snapshot.ts';
 import { type Announcement, formatAnnouncement } from '../../src/core/ports/region.ts';
-import { writeCallers, writeRules } from '../../src/rules/edge/published.ts';
 import { createSnapshotSource } from '../../src/rules/edge/snapshot-source.ts';
+import { writeCallers, writeRules } from '../rules/published.ts';
 import { createRule } from '../rules/small-rules.ts';
 import { DEADLINE_MS, fails } from './fake-regions.ts';
 import { openIsolate, useFakeTime } from './limiter-harness.ts';

@@ -2,10 +2,11 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it, vi } from 'vitest';
 import { formatAnnouncement } from '../../src/core/ports/region.ts';
-import { readCallers, readCurrent, readRules } from '../../src/rules/edge/published.ts';
+import { readCurrent } from '../../src/rules/edge/published.ts';
 import { type PublishOptions, publish } from '../../src/rules/publishing/publish.ts';
 import { MIDNIGHT, useCron } from './cron-harness.ts';
 import type { Step } from './publish-harness.ts';
+import { readCallers, readRules } from './published.ts';
 
 const {
   addRule,

@@ -2,9 +2,9 @@
 // new one.
 import { describe, expect, it } from 'vitest';
 import type { Split } from '../../src/core/matching/rule.ts';
-import { readRules } from '../../src/rules/edge/published.ts';
 import type { Publication } from '../../src/rules/publishing/publish.ts';
 import { usePublishing } from './publish-harness.ts';
+import { readRules } from './published.ts';
 
 const { addRule, before: steps, kv, publishNow, run, standing } = usePublishing();
 

@@ -1,7 +1,7 @@
 // A bad row never affects the others: the publisher leaves it out, and reports it.
 import { describe, expect, it } from 'vitest';
-import { readRules } from '../../src/rules/edge/published.ts';
 import { usePublishing } from './publish-harness.ts';
+import { readRules } from './published.ts';
 
 const { addRule, kv, publishNow, run } = usePublishing();
 

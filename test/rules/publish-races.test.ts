@@ -3,10 +3,10 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { versionOf } from '../../src/core/matching/stored-snapshot.ts';
-import { readRules } from '../../src/rules/edge/published.ts';
 import { runCron } from '../../src/wiring/cron.ts';
 import { rounds } from '../rounds.ts';
 import { type Step, usePublishing } from './publish-harness.ts';
+import { readRules } from './published.ts';
 
 const { addRule, before, clear, createOptions, kv, publishNow, regions, run, standing } = usePublishing();
 

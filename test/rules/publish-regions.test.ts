@@ -1,9 +1,10 @@
 // Publishing while a region fails, hangs or cannot run the script, and the copy of the rules in each region.
 import { describe, expect, it } from 'vitest';
 import { CounterStoreError } from '../../src/core/ports/region.ts';
-import { readCurrent, readRules } from '../../src/rules/edge/published.ts';
+import { readCurrent } from '../../src/rules/edge/published.ts';
 import { publish } from '../../src/rules/publishing/publish.ts';
 import { EVERYWHERE, type Step, usePublishing } from './publish-harness.ts';
+import { readRules } from './published.ts';
 
 const {
   addRule,

@@ -1,9 +1,10 @@
 // What is published, and what happens when a part fails.
 import { describe, expect, it } from 'vitest';
 import { formatAnnouncement } from '../../src/core/ports/region.ts';
-import { readCallers, readCurrent, readRules } from '../../src/rules/edge/published.ts';
+import { readCurrent } from '../../src/rules/edge/published.ts';
 import { publish } from '../../src/rules/publishing/publish.ts';
 import { EVERYWHERE, type Step, usePublishing } from './publish-harness.ts';
+import { readCallers, readRules } from './published.ts';
 
 const {
   addRule,

@@ -3,9 +3,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { encodeSnapshot, versionOf } from '../../src/core/matching/stored-snapshot.ts';
 import { type Announcement, formatAnnouncement, type Published } from '../../src/core/ports/region.ts';
 import type { Kv } from '../../src/rules/edge/published.ts';
-import { readRules, writeCallers, writeCurrent, writeRules } from '../../src/rules/edge/published.ts';
 import { createSnapshotSource } from '../../src/rules/edge/snapshot-source.ts';
+import { writeCurrent } from '../../src/rules/publishing/copies.ts';
 import { startKv, type TestKv } from './kv.ts';
+import { readRules, writeCallers, writeRules } from './published.ts';
 import { createRule } from './small-rules.ts';
 
 let testKv: TestKv;

@@ -2,13 +2,19 @@
 // it also shows changes that are not in force yet.
 
 import * as z from 'zod';
-import { type Explanation, explain, REASONS_AGAINST, type RuleExplanation } from '../../authoring/explain.ts';
+import {
+  compileResource,
+  type Explanation,
+  explain,
+  REASONS_AGAINST,
+  type RuleExplanation,
+} from '../../authoring/explain.ts';
 import { UNKNOWN_CALLER } from '../../core/matching/caller.ts';
 import type { RequestFacts } from '../../core/matching/counted-by.ts';
 import { countedIp } from '../../core/matching/ip.ts';
 import { canonicalPath } from '../../core/matching/path.ts';
 import { noSeat, type PlannedRequest, planRequest } from '../../core/matching/plan.ts';
-import { compileResource, isOwnPath, OWN_PREFIX } from '../../core/matching/resource.ts';
+import { isOwnPath, OWN_PREFIX } from '../../core/matching/resource.ts';
 import { LISTS, SCOPES } from '../../core/matching/rule.ts';
 import { compileSnapshot, ENFORCEMENTS } from '../../core/matching/snapshot.ts';
 import { movingUntilMs } from '../../core/regions/placement.ts';

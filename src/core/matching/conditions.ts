@@ -115,14 +115,6 @@ const STAR = '*';
 export const isPattern = (subject: string): boolean => subject.endsWith(STAR);
 export const prefixOf = (pattern: string): string => pattern.slice(0, -STAR.length);
 
-/** An empty list means everybody. */
-export function namesSubject(subjects: readonly string[], id: string | undefined): boolean {
-  if (subjects.length === 0) return true;
-  return (
-    id !== undefined && subjects.some((one) => (isPattern(one) ? id.startsWith(prefixOf(one)) : id === one))
-  );
-}
-
 /** The value under this name; created on first use. */
 export function getOrSet<T>(table: Map<string, T>, name: string, create: () => T): T {
   const known = table.get(name) ?? create();

@@ -93,24 +93,9 @@ export function contains(wide: Route, narrow: Route): boolean {
   return isInside && next?.startsWith(wide.stem) === true;
 }
 
-/** The resource as a test of canonical match paths. */
-export function compileResource(resource: string): (matchPath: string) => boolean {
-  const parsed = parseResource(resource);
-  if (!parsed.ok) return () => false;
-  const { segments, isPrefix, stem } = parsed;
-  return (matchPath) => {
-    if (isOwnPath(matchPath)) return false;
-    const asked = segmentsOf(matchPath);
-    const isOpen = isPrefix || stem !== undefined;
-    if (isOpen ? asked.length < segments.length : asked.length !== segments.length) return false;
-    if (stem !== undefined && !asked[segments.length]?.startsWith(stem)) return false;
-    return segments.every((segment, i) => segment === PARAMETER || segment === asked[i]);
-  };
-}
-
 const wrong = (problem: string): ParsedResource => ({ ok: false, problem });
 
-const segmentsOf = (matchPath: string) => matchPath.split('/').filter((segment) => segment !== '');
+export const segmentsOf = (matchPath: string) => matchPath.split('/').filter((segment) => segment !== '');
 
 /** Undefined for a literal segment. If the segment only looks like a parameter, `nameProblem` refuses its name. */
 function parameterName(segment: string): string | undefined {

@@ -7,7 +7,6 @@ import { decodeSnapshot } from '../../core/matching/stored-snapshot.ts';
 import { type CallerRevisions, decodeRevisions } from '../../core/ports/callers.ts';
 import {
   type Announcement,
-  formatAnnouncement,
   type Published,
   parseAnnouncement,
   type RulesPointer,
@@ -16,35 +15,20 @@ import {
 // Published parts in Workers KV. The key of a part contains its version, so a read is never stale. One small key holds
 // the announcement, for isolates that cannot read it in Redis.
 
-const CURRENT = 'current';
-const RULES = 'rules:';
-const CALLERS = 'callers:';
-/** The cron run writes parts in force again every day. Old parts expire. */
-const KEPT_SECONDS = 30 * 86_400;
+export const CURRENT_KEY = 'current';
+export const partKey = ({ kind, version }: Published): string => `${kind}:${version}`;
 
 export const readCurrent = async (kv: Kv): Promise<Announcement | undefined> =>
-  parseAnnouncement(await kv.get(CURRENT));
-
-/** KV takes one write a second for each key. If it refuses one, the next cron run writes again. */
-export const writeCurrent = (kv: Kv, announcement: Announcement): Promise<void> =>
-  kv.put(CURRENT, formatAnnouncement(announcement));
+  parseAnnouncement(await kv.get(CURRENT_KEY));
 
 /** Undefined if KV does not have this version. */
-export async function readRules(kv: Kv, version: string): Promise<Snapshot | undefined> {
-  const text = await kv.get(RULES + version);
-  return text === null ? undefined : decodeSnapshot(version, text);
+export async function readPart(kv: Kv, part: Published): Promise<Snapshot | CallerRevisions | undefined> {
+  const text = await kv.get(partKey(part));
+  return text === null ? undefined : decodePart(part, text);
 }
 
-export async function readCallers(kv: Kv, version: string): Promise<CallerRevisions | undefined> {
-  const text = await kv.get(CALLERS + version);
-  return text === null ? undefined : decodeRevisions(version, text);
-}
-
-export const writeRules = (kv: Kv, version: string, text: string): Promise<void> =>
-  kv.put(RULES + version, text, { expirationTtl: KEPT_SECONDS });
-
-export const writeCallers = (kv: Kv, version: string, text: string): Promise<void> =>
-  kv.put(CALLERS + version, text, { expirationTtl: KEPT_SECONDS });
+const decodePart = ({ kind, version }: Published, text: string) =>
+  kind === 'rules' ? decodeSnapshot(version, text) : decodeRevisions(version, text);
 
 // A deadline for work that takes no signal, such as queries through Drizzle's HTTP driver.
 
@@ -98,11 +82,8 @@ export async function readPublished(
   return parts;
 }
 
-const readFromKv = async (wanted: readonly Published[], kv: Kv): Promise<PublishedContent> => {
-  const read = ({ kind, version }: Published) =>
-    kind === 'rules' ? readRules(kv, version) : readCallers(kv, version);
-  return toContent(wanted, await Promise.all(wanted.map(read)));
-};
+const readFromKv = async (wanted: readonly Published[], kv: Kv): Promise<PublishedContent> =>
+  toContent(wanted, await Promise.all(wanted.map((part) => readPart(kv, part))));
 
 async function readCopies(
   wanted: readonly Published[],
@@ -113,10 +94,9 @@ async function readCopies(
   return toContent(wanted, await Promise.all(wanted.map((part, i) => decodeCopy(part, packed[i]))));
 }
 
-async function decodeCopy({ kind, version }: Published, packed: string | undefined) {
+async function decodeCopy(part: Published, packed: string | undefined) {
   const text = packed === undefined ? undefined : await unpackText(packed);
-  if (text === undefined) return undefined;
-  return kind === 'rules' ? decodeSnapshot(version, text) : decodeRevisions(version, text);
+  return text === undefined ? undefined : decodePart(part, text);
 }
 
 const toContent = (

@@ -16,11 +16,10 @@ import {
 } from '../../core/ports/region.ts';
 import type { WeightedRegion } from '../../core/regions/parts.ts';
 import type { Kv } from '../edge/published.ts';
-import { writeCallers, writeCurrent, writeRules } from '../edge/published.ts';
 import type { Database } from '../tables/repository.ts';
+import { copyTo, publishedText, writeCurrent, writePart } from './copies.ts';
 import { confirmPlacements, forgetPlacements } from './placements.ts';
-import { recordPublication } from './reconcile.ts';
-import { copyTo, publishedText } from './region-copies.ts';
+import { recordPublication } from './record.ts';
 import type { ContentToPublish, RuleReader } from './rule-reader.ts';
 import { byteLength, expectPublishable } from './snapshot-size.ts';
 
@@ -100,7 +99,7 @@ export async function publish(options: PublishOptions, how: HowToPublish = {}): 
 async function publishOnce(options: PublishOptions, { again = false, repairs, concerns }: HowToPublish) {
   const { kv, regions, onError } = options;
   if (again) await forgetPlacements(options.database);
-  const [standing, read] = await Promise.all([readBoards(options), readContent(options)]);
+  const [standing, read] = await Promise.all([readAnnouncements(options), readContent(options)]);
   const published = await readAbove(
     options,
     read,
@@ -128,8 +127,7 @@ async function publishOnce(options: PublishOptions, { again = false, repairs, co
   );
   const [broken] = await Promise.all([
     findBroken(options),
-    (!again && isKnown('rules')) || writeRules(kv, announcement.rules, rulesText),
-    (!again && isKnown('callers')) || writeCallers(kv, announcement.callers, callersText),
+    ...parts.filter(({ kind }) => again || !isKnown(kind)).map((part) => writePart(kv, part)),
   ]);
   const [told] = await Promise.all([
     Promise.all(
@@ -203,8 +201,8 @@ async function complete(options: PublishOptions, completion: Completion): Promis
   }
 }
 
-/** Null for a region that does not answer. */
-function readBoards({ regions, onError }: Pick<PublishOptions, 'regions' | 'onError'>) {
+/** The announcement in each region: null if it does not answer, undefined if this Worker can read none. */
+export function readAnnouncements({ regions, onError }: Pick<PublishOptions, 'regions' | 'onError'>) {
   return Promise.all(
     regions.map(async ({ name, pointer }): Promise<Announcement | undefined | null> => {
       try {

@@ -19,7 +19,7 @@ import {
   toRevisions,
 } from './content.ts';
 import { type PlacementRow, recordPlacements, unconfirmedOf } from './placements.ts';
-import { type Mark, selectMark } from './reconcile.ts';
+import { type Mark, selectMark } from './record.ts';
 
 /** With more changed rules than this, one query reads all rules. */
 const MAX_BY_ID = 500;

@@ -46,7 +46,7 @@ export const lastPublication = weir.table(
     sequence: bigint({ mode: 'number' }).notNull(),
     /** The text in every region and in KV. */
     announcement: text().notNull(),
-    /** Covers all published rows (src/rules/publishing/reconcile.ts). */
+    /** Covers all published rows (src/rules/publishing/record.ts). */
     fingerprint: text().notNull(),
     /** Changes of callers after this moment are part of the fingerprint. */
     callersSince: moment().notNull(),

@@ -6,12 +6,11 @@ import { packText } from '../../src/core/digest.ts';
 import { encodeSnapshot } from '../../src/core/matching/stored-snapshot.ts';
 import { formatAnnouncement } from '../../src/core/ports/region.ts';
 import type { Kv } from '../../src/rules/edge/published.ts';
-import { writeCallers, writeCurrent, writeRules } from '../../src/rules/edge/published.ts';
 import { createSnapshotSource } from '../../src/rules/edge/snapshot-source.ts';
-import { copyTo, MAX_PACKED, publishedText } from '../../src/rules/publishing/region-copies.ts';
+import { copyTo, MAX_PACKED, publishedText, writeCurrent } from '../../src/rules/publishing/copies.ts';
 import { startKv, type TestKv } from './kv.ts';
 import { type Region, startRegion } from './publish-harness.ts';
-import { createPublished, keyOf, type Published } from './published.ts';
+import { createPublished, keyOf, type Published, writeCallers, writeRules } from './published.ts';
 
 let testKv: TestKv;
 let kv: TestKv['kv'];

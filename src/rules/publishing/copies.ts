@@ -1,8 +1,26 @@
-// Copies of the published parts in every region's Redis, beside the announcement. An isolate can read them at once,
-// while KV may take a minute to have them everywhere. They are a second source: nothing fails without them.
+// Where published parts are written: to KV, and to every region's Redis, beside the announcement. An isolate can read the
+// copies in Redis at once, while KV may take a minute to have them everywhere. They are a second source: nothing fails
+// without them.
 
 import { packText } from '../../core/digest.ts';
-import type { Announcement, PackedText, Published, RulesPointer } from '../../core/ports/region.ts';
+import {
+  type Announcement,
+  formatAnnouncement,
+  type PackedText,
+  type Published,
+  type RulesPointer,
+} from '../../core/ports/region.ts';
+import { CURRENT_KEY, type Kv, partKey } from '../edge/published.ts';
+
+/** The cron run writes parts in force again every day. Old parts expire. */
+const KEPT_SECONDS = 30 * 86_400;
+
+/** KV takes one write a second for each key. If it refuses one, the next cron run writes again. */
+export const writeCurrent = (kv: Kv, announcement: Announcement): Promise<void> =>
+  kv.put(CURRENT_KEY, formatAnnouncement(announcement));
+
+export const writePart = (kv: Kv, { text, ...part }: PublishedText): Promise<void> =>
+  kv.put(partKey(part), text, { expirationTtl: KEPT_SECONDS });
 
 /** For one region. Short, because the announcement waits for it. */
 const COPY_MS = 2_000;
@@ -14,6 +32,7 @@ export function publishedText(part: Published, text: string): PublishedText {
   let packing: Promise<string> | undefined;
   return {
     ...part,
+    text,
     async pack() {
       packing ??= packText(text);
       return { ...part, packed: await packing };
@@ -22,6 +41,7 @@ export function publishedText(part: Published, text: string): PublishedText {
 }
 
 export interface PublishedText extends Published {
+  readonly text: string;
   readonly pack: () => Promise<PackedText>;
 }
 
