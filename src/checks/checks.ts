@@ -79,13 +79,7 @@ export interface CheckContext {
 }
 
 /** All methods take what a service has sent, and throw a ProblemError that says what is wrong with it. */
-export interface Checks {
-  check(call: unknown, asked: CheckContext): Promise<CheckAnswer>;
-  /** Gives all charges back. Throws if the id was used before or is too old. */
-  refund(body: unknown, asked: CheckContext): Promise<void>;
-  /** Brings every charge to this cost, and gives seats back. Throws as `refund` does. */
-  settle(body: unknown, asked: CheckContext): Promise<void>;
-}
+export type Checks = ReturnType<typeof createChecks>;
 
 const checksOf = new WeakMap<Services, Checks>();
 
@@ -102,7 +96,7 @@ const PENDING = 'pending';
 /** How long a service can give a charge back. The record that an id was spent is kept longer. */
 const RETURNABLE_MS = 24 * 3_600_000;
 
-export function createChecks(services: Services): Checks {
+export function createChecks(services: Services) {
   const { limiter, log, now, deadlineMs, telemetry } = services;
   const ids = createChargeIds(services.check.secret);
   const refresh = createRulesRefresh(services);
@@ -261,13 +255,15 @@ export function createChecks(services: Services): Checks {
   };
 
   return {
-    async check(body, asked) {
+    async check(body: unknown, asked: CheckContext): Promise<CheckAnswer> {
       const call = readCall(body);
       const key = call.idempotencyKey ?? readKeyHeader(asked.keyHeader ?? null);
       return key === undefined || call.isPeek ? decide(call, asked) : decideOnce(key, call, asked);
     },
-    refund: async (body, asked) => bringToCost(readRefund(body).id, 0, asked),
-    async settle(body, asked) {
+    /** Gives all charges back. Throws if the id was used before or is too old. */
+    refund: async (body: unknown, asked: CheckContext) => bringToCost(readRefund(body).id, 0, asked),
+    /** Brings every charge to this cost, and gives seats back. Throws as `refund` does. */
+    async settle(body: unknown, asked: CheckContext): Promise<void> {
       const { id, cost } = readSettlement(body);
       await bringToCost(id, cost, asked);
     },

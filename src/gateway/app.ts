@@ -37,7 +37,7 @@ export function createApp(services: Services): App {
       return passPlainly(services, c.req.raw, c.env.next);
     }
     if (asked instanceof Response) return asked;
-    return asked.isFirst ? handleGateway(services, asked) : unlessLoop(services, asked);
+    return asked.isFirst ? handleGateway(asked) : unlessLoop(asked);
   });
   app.onError((error, c) => {
     // A request to Weir itself must never reach an origin, nor an app that Weir is the middleware of.
@@ -49,9 +49,9 @@ export function createApp(services: Services): App {
 }
 
 /** For a request that a Weir has forwarded: refuses the request if it runs in a loop. */
-async function unlessLoop(services: Services, asked: GatewayRequest): Promise<Response> {
-  const refused = await attemptLater(services.log, services.origins.refuseLoop, asked.request);
-  return refused ?? handleGateway(services, asked);
+async function unlessLoop(asked: GatewayRequest): Promise<Response> {
+  const { log, origins } = asked.services;
+  return (await attemptLater(log, origins.refuseLoop, asked.request)) ?? handleGateway(asked);
 }
 
 /** What the gateway needs to know of a request, or the answer to a request that it must not get. */
@@ -68,6 +68,7 @@ function readRequest(services: Services, c: Context<Env>): GatewayRequest | Resp
   const regions = services.regionsOf(request.raw);
   if (!regions) return unknownRegion(services.regions);
   return {
+    services,
     request,
     path,
     matchPath,
@@ -93,7 +94,7 @@ export function passPlainly(
   const path = pathnameOf(url);
   const matchPath = path.toLowerCase();
   const isFirst = !headers.has(HOP_HEADER);
-  return passUncounted(services, { request, path, matchPath, query: queryOf(url), isFirst, next });
+  return passUncounted({ services, request, path, matchPath, query: queryOf(url), isFirst, next });
 }
 
 /** Nothing on the host of the page is ever proxied. Other spellings of Weir's own paths may come with its secrets. */

@@ -50,6 +50,7 @@ import type { GatewayServices } from './services.ts';
 
 /** What it takes to pass a request on. */
 export interface PassableRequest extends Omit<RoutedPath, 'route'> {
+  readonly services: Pick<GatewayServices, 'log' | 'origins'>;
   readonly request: ClientRequest;
   /** The path as rules and routes match it. */
   readonly matchPath: string;
@@ -60,6 +61,7 @@ export interface PassableRequest extends Omit<RoutedPath, 'route'> {
 }
 
 export interface GatewayRequest extends PassableRequest {
+  readonly services: GatewayServices;
   readonly regions: Regions;
   readonly afterResponse: AfterResponse;
   /** The platform sends the request to the zone's origin if Weir now throws. */
@@ -68,6 +70,7 @@ export interface GatewayRequest extends PassableRequest {
 
 /** What the gateway knows of a request that is decided. */
 interface Verdict {
+  readonly asked: GatewayRequest;
   readonly decision: Decision;
   readonly incident: Incident | undefined;
   readonly caller: Caller | undefined;
@@ -78,19 +81,19 @@ interface Verdict {
   readonly startedAtMs: number;
 }
 
-export async function handleGateway(services: GatewayServices, asked: GatewayRequest): Promise<Response> {
+export async function handleGateway(asked: GatewayRequest): Promise<Response> {
+  const { services, request, regions, afterResponse } = asked;
   const { limiter, log, origins, telemetry } = services;
-  const { request, regions, afterResponse } = asked;
   const startedAtMs = attempt(log, telemetry.clockMs) ?? 0;
   const ledger = attempt(log, createLedger, (error: unknown) => log.error('charge-not-settled', error));
-  if (!ledger) return passUncounted(services, asked);
+  if (!ledger) return passUncounted(asked);
   let identity: Identity | undefined;
   const planAs = (called: Identity, round: Round) => {
     identity = called;
-    return plan(services, asked, round, called);
+    return plan(asked, round, called);
   };
   const makePlan = (round: Round) => {
-    const called = whoCalls(services, asked, round);
+    const called = whoCalls(asked, round);
     return called instanceof Promise ? called.then((one) => planAs(one, round)) : planAs(called, round);
   };
   let decision = UNDECIDED;
@@ -104,24 +107,24 @@ export async function handleGateway(services: GatewayServices, asked: GatewayReq
   }
   const route = attempt(log, origins.routeOf, request.url, asked.matchPath);
   const incident = attempt(log, incidentOf, decision, identity);
-  const verdict = { decision, incident, caller: identity?.caller, ledger, route, startedAtMs };
+  const verdict = { asked, decision, incident, caller: identity?.caller, ledger, route, startedAtMs };
   attempt(log, report, services, regions[0].name, decision, incident);
-  attempt(log, countDecision, services, asked, verdict);
+  attempt(log, countDecision, verdict);
   let response: Response;
   try {
     if (!decision.allowed) response = refusal(decision, request.method);
-    else if (ledger.needsFollowUp) response = await passAndFollowUp(services, asked, verdict);
+    else if (ledger.needsFollowUp) response = await passAndFollowUp(verdict);
     else if (request.raw.signal.aborted) response = clientGone();
     else {
       const sentAtMs = attempt(log, telemetry.clockMs) ?? 0;
-      const result = await forward(services, asked, verdict);
-      attempt(log, readAnswer, services, verdict, sentAtMs, result);
+      const result = await forward(asked, verdict);
+      attempt(log, readAnswer, verdict, sentAtMs, result);
       ({ response } = result);
     }
   } catch (error) {
-    response = answerDespite(error, services, asked, verdict);
+    response = answerDespite(error, verdict);
   }
-  attempt(log, setHeaders, services, verdict, response);
+  attempt(log, setHeaders, verdict, response);
   attempt(log, telemetry.flush, regions, afterResponse);
   return response;
 }
@@ -130,74 +133,56 @@ export async function handleGateway(services: GatewayServices, asked: GatewayReq
 const UNDECIDED: Decision = { kind: 'degraded', allowed: true, fallback: 'open', reason: 'internal-error' };
 
 /** For a request that Weir could not even begin to decide. */
-export async function passUncounted(
-  services: Pick<GatewayServices, 'log' | 'origins'>,
-  asked: PassableRequest,
-): Promise<Response> {
-  const route = attempt(services.log, services.origins.routeOf, asked.request.url, asked.matchPath);
-  return (await forward(services, asked, { caller: undefined, route })).response;
+export async function passUncounted(asked: PassableRequest): Promise<Response> {
+  const { log, origins } = asked.services;
+  const route = attempt(log, origins.routeOf, asked.request.url, asked.matchPath);
+  return (await forward(asked, { caller: undefined, route })).response;
 }
 
 // Who calls, and which rules apply.
 
 /** Returns a promise only if the client shows a credential. */
-const whoCalls = (
-  services: GatewayServices,
-  asked: GatewayRequest,
-  round: Round,
-): Identity | Promise<Identity> =>
-  hasCredential(asked.request, services.identity)
-    ? lookUpCaller(services, asked, round)
-    : { caller: addressOf(asked.request, services.identity) };
+function whoCalls(asked: GatewayRequest, round: Round): Identity | Promise<Identity> {
+  const { request, services } = asked;
+  return hasCredential(request, services.identity)
+    ? lookUpCaller(asked, round)
+    : { caller: addressOf(request, services.identity) };
+}
 
 /** Looks up a caller that memory does not know, unless the address is denied anyway. */
-async function lookUpCaller(
-  services: GatewayServices,
-  asked: GatewayRequest,
-  round: Round,
-): Promise<Identity> {
-  const { afterResponse, request } = asked;
+async function lookUpCaller(asked: GatewayRequest, round: Round): Promise<Identity> {
+  const { afterResponse, request, services } = asked;
   const how = { ...services.identity, afterResponse, deadline: round.deadline };
   const known = await identifyFromMemory(request, how);
   if (known) return known;
   const from = { caller: addressOf(request, services.identity) };
-  return (await isRefusedAnyway(services, asked, round, from)) ? from : identify(request, how);
+  return (await isRefusedAnyway(asked, round, from)) ? from : identify(request, how);
 }
 
-async function isRefusedAnyway(
-  services: GatewayServices,
-  asked: GatewayRequest,
-  round: Round,
-  from: Identity,
-) {
-  if (round.snapshot.listed(from.caller, services.now()) === 'deny') return true;
-  const checks = await planByIpOnly(round.snapshot, plannedFor(services, asked, from));
-  return round.isKnownDenied(checks);
+async function isRefusedAnyway(asked: GatewayRequest, round: Round, from: Identity): Promise<boolean> {
+  if (round.snapshot.listed(from.caller, asked.services.now()) === 'deny') return true;
+  return round.isKnownDenied(await planByIpOnly(round.snapshot, plannedFor(asked, from)));
 }
 
 function plan(
-  services: GatewayServices,
   asked: GatewayRequest,
-  round: Round,
-  identity: Identity,
+  { snapshot }: Round,
+  called: Identity,
 ): RequestPlan | Promise<RequestPlan> {
-  const { unverified } = services.identity;
-  const decided = planByIdentity(identity, round.snapshot, { unverified, nowMs: services.now() });
-  if (decided) return decided;
-  return planRequest(round.snapshot, plannedFor(services, asked, identity));
+  const { identity, now } = asked.services;
+  return (
+    planByIdentity(called, snapshot, { unverified: identity.unverified, nowMs: now() }) ??
+    planRequest(snapshot, plannedFor(asked, called))
+  );
 }
 
-const plannedFor = (
-  { now, isLogOnly }: GatewayServices,
-  { matchPath, request }: GatewayRequest,
-  { caller }: Identity,
-) => ({
+const plannedFor = ({ services, matchPath, request }: GatewayRequest, { caller }: Identity) => ({
   matchPath,
   method: request.method,
   caller,
-  nowMs: now(),
+  nowMs: services.now(),
   facts: factsOf(request),
-  isLogOnly,
+  isLogOnly: services.isLogOnly,
   seatId: randomId,
 });
 
@@ -224,27 +209,21 @@ function place(this: FactsSource, kind: 'country' | 'asn' | 'colo'): string {
   return typeof value === 'string' || typeof value === 'number' ? String(value) : '';
 }
 
-function countDecision({ telemetry }: GatewayServices, { regions }: GatewayRequest, verdict: Verdict): void {
-  const { decision, incident, caller, startedAtMs } = verdict;
+// What operators learn, and the way of an admitted request.
+
+function countDecision({ asked, decision, incident, route, caller, startedAtMs }: Verdict): void {
+  const { services, regions } = asked;
   const region = regions[0].name;
-  telemetry.decided({ decision, incident, region, route: nameOfRoute(verdict.route), caller, startedAtMs });
+  services.telemetry.decided({ decision, incident, region, route: nameOfRoute(route), caller, startedAtMs });
 }
 
-// Passing an admitted request on, and what follows from the answer.
-
 const forward = (
-  { origins }: Pick<GatewayServices, 'origins'>,
-  { request, next, path, query, isFirst }: PassableRequest,
+  { services, request, next, path, query, isFirst }: PassableRequest,
   { caller, route }: Pick<Verdict, 'caller' | 'route'>,
   outlivesClientMs?: number,
 ): Promise<ProxyResult> =>
-  next?.(caller) ?? origins.forward(request, { path, query, route, isFirst, caller, outlivesClientMs });
-
-interface OriginAnswer {
-  /** As the origin names it. */
-  readonly cost: number | undefined;
-  readonly isRefunded: boolean;
-}
+  next?.(caller) ??
+  services.origins.forward(request, { path, query, route, isFirst, caller, outlivesClientMs });
 
 /**
  * Cloudflare's own answers when it cannot connect to an origin: refused, unreachable, no TLS, no name. Only these prove
@@ -252,15 +231,12 @@ interface OriginAnswer {
  */
 const NOT_CONNECTED: ReadonlySet<number> = new Set([521, 523, 525, 526, 530]);
 
-/** Removes headers that are only for Weir from the answer, and reads the real cost from them. */
-function readAnswer(
-  { log, origin, telemetry }: GatewayServices,
-  { decision, caller, route }: Verdict,
-  startedAtMs: number,
-  { kind, response }: ProxyResult,
-): OriginAnswer {
-  const cost = kind === 'failed' ? undefined : attempt(log, takeOriginHeaders, response.headers, origin);
-  const { status } = response;
+/** Removes headers that are only for Weir from the answer. Returns the real cost, if the origin names it. */
+function readAnswer(verdict: Verdict, startedAtMs: number, { kind, response }: ProxyResult) {
+  const { asked, decision, caller, route } = verdict;
+  const { log, origin, telemetry } = asked.services;
+  const { status, headers } = response;
+  const cost = kind === 'failed' ? undefined : attempt(log, takeOriginHeaders, headers, origin);
   const isRefunded = kind !== 'failed' && NOT_CONNECTED.has(status);
   attempt(log, telemetry.answered, {
     decision,
@@ -278,37 +254,28 @@ function readAnswer(
 const AWAIT_COST_MS = 25_000;
 
 /** Forwards a request whose charges may change later, or that holds a seat. */
-function passAndFollowUp(
-  services: GatewayServices,
-  asked: GatewayRequest,
-  verdict: Verdict,
-): Promise<Response> {
-  const { ledger } = verdict;
-  const held = attempt(services.log, holdSeats, ledger);
+function passAndFollowUp(verdict: Verdict): Promise<Response> {
+  const { asked, ledger } = verdict;
+  const held = attempt(asked.services.log, holdSeats, ledger);
   // A region that did not answer may still hold a seat.
   if (!held) asked.afterResponse(ledger.release());
-  const passing = passWith(held, services, asked, verdict);
+  const passing = passWith(held, verdict);
   asked.afterResponse(passing.catch(() => held?.end()));
   return passing;
 }
 
-async function passWith(
-  held: ReturnType<typeof holdSeats>,
-  services: GatewayServices,
-  asked: GatewayRequest,
-  verdict: Verdict,
-): Promise<Response> {
+async function passWith(held: ReturnType<typeof holdSeats>, verdict: Verdict): Promise<Response> {
+  const { asked, ledger } = verdict;
+  const { services, request, afterResponse } = asked;
   const { log, telemetry } = services;
-  const { request, afterResponse } = asked;
-  const { decision, ledger } = verdict;
-  if ((await attemptLater(log, takeTurn, decision, request.raw.signal)) === false) {
+  if ((await attemptLater(log, takeTurn, verdict)) === false) {
     afterResponse(Promise.all([ledger.refund(), held?.end()]));
     return clientGone();
   }
   const sentAtMs = attempt(log, telemetry.clockMs) ?? 0;
-  const result = await forward(services, asked, verdict, ledger.awaitsCost ? AWAIT_COST_MS : 0);
-  const answer = attempt(log, readAnswer, services, verdict, sentAtMs, result);
-  if (answer) attempt(log, settle, asked, ledger, answer);
+  const result = await forward(asked, verdict, ledger.awaitsCost ? AWAIT_COST_MS : 0);
+  const answer = attempt(log, readAnswer, verdict, sentAtMs, result);
+  if (answer) attempt(log, settle, verdict, answer);
   if (!held) return result.response;
   const open =
     result.kind === 'answered'
@@ -318,20 +285,20 @@ async function passWith(
   return open ?? result.response;
 }
 
-async function takeTurn(decision: Decision, client: AbortSignal): Promise<boolean> {
-  return waitForTurn(delayOf(decision), client);
+async function takeTurn({ asked, decision }: Verdict): Promise<boolean> {
+  return waitForTurn(delayOf(decision), asked.request.raw.signal);
 }
 
-function settle({ afterResponse }: GatewayRequest, ledger: Ledger, { cost, isRefunded }: OriginAnswer): void {
-  if (isRefunded) afterResponse(ledger.refundError());
-  else if (cost !== undefined) afterResponse(ledger.settle(cost));
+function settle({ asked, ledger }: Verdict, { cost, isRefunded }: ReturnType<typeof readAnswer>): void {
+  if (isRefunded) asked.afterResponse(ledger.refundError());
+  else if (cost !== undefined) asked.afterResponse(ledger.settle(cost));
 }
 
 // The answer to the client.
 
-function setHeaders(services: GatewayServices, { decision, incident }: Verdict, { headers }: Response): void {
-  if (incident && services.showsDegraded) setIncidentHeaders(headers, incident);
-  setDecisionHeaders(headers, decision, services);
+function setHeaders({ asked, decision, incident }: Verdict, { headers }: Response): void {
+  if (incident && asked.services.showsDegraded) setIncidentHeaders(headers, incident);
+  setDecisionHeaders(headers, decision, asked.services);
 }
 
 /**
@@ -339,17 +306,14 @@ function setHeaders(services: GatewayServices, { decision, incident }: Verdict, 
  * of the app is for that app. If the origin is the zone's own, the platform can pass on what Weir could not, as long as
  * the origin cannot get it twice.
  */
-function answerDespite(
-  error: unknown,
-  { log, origins }: GatewayServices,
-  { request: { raw, method }, next, passThrough }: GatewayRequest,
-  { decision, route }: Verdict,
-): Response {
+function answerDespite(error: unknown, { asked, decision, route }: Verdict): Response {
+  const { services, request, next, passThrough } = asked;
+  const { raw, method } = request;
   if (next && decision.allowed) throw error;
-  reportBug(log, error);
+  reportBug(services.log, error);
   if (!decision.allowed) return plainRefusal();
   const isUnsent = raw.body ? !raw.bodyUsed : method === 'GET' || method === 'HEAD';
-  if (!isUnsent || !origins.isZone(route)) return notPassedOn();
+  if (!isUnsent || !services.origins.isZone(route)) return notPassedOn();
   passThrough();
   throw error;
 }

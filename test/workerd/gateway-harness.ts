@@ -74,7 +74,8 @@ export async function send(situation: Situation) {
       shadow: (rule, region) => void shadows.push(`${rule} in ${region}`),
     },
   } satisfies GatewayServices;
-  const answer = await handleGateway(services, {
+  const answer = await handleGateway({
+    services,
     request: readClientRequest(
       new Request('https://weir.test/', {
         headers: isUnknown ? { 'X-API-Key': 'k' } : {},

@@ -93,7 +93,8 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
   const send = (key: string, ip = IP) => sendWith({ 'X-API-Key': key }, ip);
   const sendWith = async (credential: Record<string, string>, ip = IP) => {
     const request = new Request('https://weir.test/', { headers: { 'CF-Connecting-IP': ip, ...credential } });
-    const answer = await handleGateway(services, {
+    const answer = await handleGateway({
+      services,
       request: readClientRequest(request),
       regions: [region],
       path: '/',
