@@ -3,7 +3,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { fixedWindowCheck } from '../../local/fixed-window-check.ts';
 import { createLeaseBook } from '../../src/limiter/leases.ts';
-import type { LimiterRegion } from '../../src/limiter/region-calls.ts';
+import type { LimiterRegion } from '../../src/limiter/region.ts';
 import type { BenchOptions, Table } from '../shared/bench.ts';
 import { fixed } from '../shared/table.ts';
 

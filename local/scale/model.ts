@@ -1,6 +1,6 @@
 // Computes what each resource needs at a given number of requests a second, from the costs of costs.ts and the leases
 // that the limiter asks for.
-import { wantOf } from '../../src/limiter/lease-upkeep.ts';
+import { wantOf } from '../../src/limiter/lease-terms.ts';
 import { fixedWindowCheck } from '../fixed-window-check.ts';
 import {
   BYTES_PER_SUBJECT,

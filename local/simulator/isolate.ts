@@ -6,8 +6,8 @@ import type { CallOf, CountCall, CounterStore } from '../../src/core/ports/regio
 import { createBreaker } from '../../src/core/regions/breaker.ts';
 import { createCensus } from '../../src/core/regions/census.ts';
 import { createLimiter, type DecisionRequest, type MakePlan } from '../../src/limiter/limiter.ts';
-import type { LimiterRegion, Regions } from '../../src/limiter/region-calls.ts';
-import { createDistance, createRegionWatch } from '../../src/limiter/region-watch.ts';
+import type { LimiterRegion, Regions } from '../../src/limiter/region.ts';
+import { createDistance, createRegionWatch } from '../../src/limiter/region.ts';
 import type { Random } from '../random.ts';
 import type { Call, Caller, Network } from './network.ts';
 import { createPublishedSource, type Publication } from './publications.ts';

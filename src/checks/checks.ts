@@ -42,7 +42,7 @@ import {
   settlementOf,
 } from '../limiter/ledger.ts';
 import { type DecisionRequest, DoesNotFit, type MakePlan } from '../limiter/limiter.ts';
-import type { Regions } from '../limiter/region-calls.ts';
+import type { Regions } from '../limiter/region.ts';
 import { createRulesRefresh } from '../limiter/rules-refresh.ts';
 import {
   type CheckAnswer,

@@ -16,7 +16,7 @@ import { type Identity, identify, planByIdentity } from '../identity/identity.ts
 import { createDeadline } from '../limiter/deadline.ts';
 import { createLedger } from '../limiter/ledger.ts';
 import type { RequestPlan } from '../limiter/limiter.ts';
-import type { Regions } from '../limiter/region-calls.ts';
+import type { Regions } from '../limiter/region.ts';
 
 const KEEP_MS = 1_000;
 const MAX_KEPT = 100;

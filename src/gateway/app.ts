@@ -8,7 +8,7 @@ import { nearestRegion, type RequestOrigin, routesFrom, type ServingPlace } from
 import { isRecent } from '../core/time.ts';
 import { attemptLater, readClientRequest, reportBug, runAfterResponse } from '../http/guard.ts';
 import { problem } from '../http/problem.ts';
-import type { LimiterRegion, Regions } from '../limiter/region-calls.ts';
+import type { LimiterRegion, Regions } from '../limiter/region.ts';
 import { HOP_HEADER } from '../proxy/headers.ts';
 import { type GatewayRequest, handleGateway, passUncounted } from './gateway.ts';
 import { createInternalRoutes, nothingHere } from './internal-routes.ts';

@@ -39,7 +39,7 @@ import {
 } from '../identity/identity.ts';
 import { createLedger, holdSeats, type Ledger } from '../limiter/ledger.ts';
 import type { RequestPlan, Round } from '../limiter/limiter.ts';
-import type { Regions } from '../limiter/region-calls.ts';
+import type { Regions } from '../limiter/region.ts';
 import { takeOriginHeaders } from '../proxy/headers.ts';
 import { nameOfRoute, type RoutedPath } from '../proxy/origins.ts';
 import { clientGone, type ProxyResult } from '../proxy/proxy.ts';

@@ -1,6 +1,6 @@
 // What an admitted request may wait for and hold: its turn under `throttle`, and its seats under `concurrency`.
 import type { AfterResponse } from '../core/ports/telemetry.ts';
-import type { Held } from '../limiter/ledger.ts';
+import type { SeatHold } from '../limiter/ledger.ts';
 import type { ProxyResult } from '../proxy/proxy.ts';
 
 /** False if the client leaves during the wait. */
@@ -26,7 +26,7 @@ export function waitForTurn(ms: number, client: AbortSignal): Promise<boolean> {
 export function holdWhileOpen(
   request: Pick<Request, 'method'>,
   { response, isRaw }: Extract<ProxyResult, { kind: 'answered' }>,
-  held: Held,
+  held: SeatHold,
   afterResponse: AfterResponse,
 ): Response {
   if (response.webSocket) return bridge(response, response.webSocket, held, afterResponse);
@@ -60,7 +60,12 @@ function withoutLength(response: Response): Response {
 }
 
 /** Weir terminates both sockets, because only then does it see which one closes. */
-function bridge(response: Response, origin: WebSocket, held: Held, afterResponse: AfterResponse): Response {
+function bridge(
+  response: Response,
+  origin: WebSocket,
+  held: SeatHold,
+  afterResponse: AfterResponse,
+): Response {
   const { 0: client, 1: server } = new WebSocketPair();
   for (const socket of [origin, server]) {
     socket.binaryType = 'arraybuffer';
@@ -75,7 +80,7 @@ function bridge(response: Response, origin: WebSocket, held: Held, afterResponse
   return new Response(null, { status: 101, headers: response.headers, webSocket: client });
 }
 
-function closeWhenLost({ lost }: Held, ...sockets: readonly WebSocket[]): Promise<void> {
+function closeWhenLost({ lost }: SeatHold, ...sockets: readonly WebSocket[]): Promise<void> {
   return new Promise((resolve) => {
     const closeAll = () => {
       for (const socket of sockets) close(socket, TRY_AGAIN_LATER, 'this connection has lost its seat');

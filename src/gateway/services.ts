@@ -7,7 +7,7 @@ import type { Telemetry } from '../core/ports/telemetry.ts';
 import type { IncidentCounts, Log } from '../http/log.ts';
 import type { IdentityOptions } from '../identity/identity.ts';
 import type { Limiter } from '../limiter/limiter.ts';
-import type { Regions } from '../limiter/region-calls.ts';
+import type { Regions } from '../limiter/region.ts';
 import type { OriginHeaderPolicy } from '../proxy/headers.ts';
 import type { Origins } from '../proxy/origins.ts';
 

@@ -1,195 +1,70 @@
-// Counts the checks of a request, mostly with one call to the nearest region. A check that this region has transferred goes
-// to its owner. A denied check is tried in the next region that has a part. If the region that should count a check does
-// not answer, another one stands in for it. If the request is denied after all, its charges are given back: all or
-// nothing.
+// Counts the checks of one request in regions, all or nothing. A `Count` is a machine: it makes no call, has no promise
+// and no timer, and nobody else writes its state. `next` gets an event and returns the calls to make now, or the
+// conclusion. calls.ts makes the calls and feeds their events back.
+//
+// # In what order it asks
+//
+// A step is a set of calls that are made at the same time. The machine takes the next step when each of them has had its
+// event. Most requests need one step of one call: the nearest region counts all checks. Then, for each check that is
+// still open: the owner, if a region says that it has transferred its part; the regions whose parts the owner should get,
+// if it has denied the check; the next region that has a part, if the rule spills; a stand-in, if no region may count the
+// check by itself and one has failed. While a rule moves, its old region charges before its new one. Memory may answer for
+// a region with a denial.
+//
+// The machine concludes when all checks are admitted, when one is denied for good, when a region announces other rules
+// than those that plan the request, or when no region is left to ask.
+//
+// # What must never be
+//
+// Two charges of one check that both stay. A check that is admitted without a charge, or charged without being admitted
+// (the ledger gets each charge at once, and the limiter gives all of them back if the request is denied). An answer with
+// more or fewer outcomes than checks. An event for no call, or after the conclusion. `next` throws then, and the limiter
+// decides without the counters.
 
-import { createBoundedCache } from '../core/bounded-cache.ts';
-import { capacityOf, drainMs, hasBurst } from '../core/counting/capacity.ts';
-import { type Answer, type Outcome, outcomeWith } from '../core/counting/check.ts';
-import type { CheckResult } from '../core/decision.ts';
+import { type Answer, type Outcome, outcomeWith, type TakeCheck } from '../core/counting/check.ts';
+import type { CheckResult, DegradedReason } from '../core/decision.ts';
 import { mapStable } from '../core/map-stable.ts';
-import { isStandIn, type RuleCheck } from '../core/matching/plan.ts';
-import { type Deadline, keepAlive, mayBeDropped } from './deadline.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
+import type { PlacedCheck } from '../core/regions/placement.ts';
+import type { Deadline } from './deadline.ts';
 import type { LeaseBook } from './leases.ts';
-import type { Ledger } from './ledger.ts';
 import type { DecisionRequest } from './limiter.ts';
 import type { KnownDenials } from './memory.ts';
-import { catchUp } from './merging.ts';
-import { createNextRegion, isShared, type PlacedCheck } from './next-region.ts';
 import {
-  askRegion,
-  createRegionCalls,
-  type LimiterRegion,
-  type Regions,
-  type Tally,
-} from './region-calls.ts';
-import { isOutdated } from './rules-in-force.ts';
+  type CallTimes,
+  type FindRegion,
+  forPart,
+  type Turn,
+  timesOf,
+  toCount,
+  toStandIn,
+  withTurn,
+} from './next-region.ts';
+import type { RegionFailure, Regions } from './region.ts';
+import { isClosed, type LimiterRegion, NO_TIME, NOT_ASKED, type PermittedCall } from './region.ts';
+import { isOutdated, type RegionAnnouncement } from './rules-in-force.ts';
 import {
-  asksOf,
-  nameOf,
   type TransferCall,
   type TransferRequest,
   type Transfers,
+  transferCallsOf,
   type Use,
 } from './transfers.ts';
-
-// One check of a request while the isolate asks regions: the answer of each region, and the result.
-
-/** The answer of a region (or of memory in its place) to a check. No outcome if the region has not answered. */
-export interface Verdict {
-  readonly check: RuleCheck;
-  readonly outcome?: Outcome | undefined;
-  /** The region did not get the time that an answer takes. That it has not answered says nothing about it. */
-  readonly isTooLate?: boolean | undefined;
-}
-
-/** A check that is not decided yet. */
-export interface Pending {
-  readonly placed: PlacedCheck;
-  /** The verdicts of regions that have not admitted the check: see `setVerdict`. */
-  verdicts: ReadonlyMap<string, Verdict>;
-  /** The answer of the region that has admitted the check. */
-  admitted: Admitted | undefined;
-  /** The region would have admitted this check, but another check was denied. */
-  seen: CheckResult<RuleCheck> | undefined;
-}
-
-export interface Admitted {
-  readonly region: LimiterRegion;
-  readonly result: CheckResult<RuleCheck>;
-  /** The outcome for the region's part; `result` has the one for the whole limit. */
-  readonly outcome: Outcome;
-}
-
-/** One check that the isolate asks one region to count. */
-export interface Turn {
-  readonly region: LimiterRegion;
-  readonly check: RuleCheck;
-  /** Mostly one. While a rule moves, a request may have two checks of the same counter. The region charges it once. */
-  readonly ones: [Pending, ...Pending[]];
-}
-
-/** Adds a turn. If a moving rule has two placements in this region, the isolate sends only the stricter one. */
-export function withTurn(turns: readonly Turn[], turn: Turn): readonly Turn[] {
-  if (turns.length === 0) return [turn];
-  const { check } = turn.ones[0].placed;
-  const isTwin = (one: Turn) => one.region === turn.region && one.check.id === turn.check.id;
-  const at = turns.findIndex((one) => isTwin(one) && one.ones[0].placed.check === check);
-  const twin = turns[at];
-  if (!twin) return [...turns, turn];
-  const stricter = turn.check.limit < twin.check.limit ? turn : twin;
-  return turns.with(at, { ...stricter, ones: [...twin.ones, ...turn.ones] });
-}
-
-/** The region of all these turns; undefined if there are several. */
-export function onlyRegionOf(turns: readonly Turn[]): LimiterRegion | undefined {
-  const [first] = turns;
-  return turns.every(({ region }) => region === first?.region) ? first?.region : undefined;
-}
-
-const NO_VERDICTS: ReadonlyMap<string, Verdict> = new Map();
-
-/** The check before the isolate asks any region. */
-export const pendingOf = (placed: PlacedCheck): Pending => ({
-  placed,
-  verdicts: NO_VERDICTS,
-  admitted: undefined,
-  seen: undefined,
-});
-
-/** Makes a new map, because all checks start with the same empty one. Most checks are admitted at once and keep it. */
-export function setVerdict(one: Pending, region: string, verdict: Verdict): void {
-  one.verdicts = new Map(one.verdicts).set(region, verdict);
-}
-
-export const isUnanswered = (verdict: Verdict | undefined): boolean =>
-  verdict !== undefined && verdict.outcome === undefined;
-
-/** The region had enough time, and did not answer. */
-export const isFailure = (verdict: Verdict): boolean => isUnanswered(verdict) && verdict.isTooLate !== true;
-
-const denied = ({ verdicts }: Pending): Outcome[] =>
-  [...verdicts.values()].flatMap(({ outcome }) => outcome ?? []);
-
-/** Some region has denied the check, and none has admitted it. A region without an answer does not change that. */
-export const isDenied = (one: Pending): boolean =>
-  !one.admitted && !one.placed.check.isShadow && denied(one).length > 0;
-
-/** The first denial of the check, with the shortest wait of all denials. The caller looks at `admitted` first. */
-export function denialOf(one: Pending): CheckResult<RuleCheck> | undefined {
-  const outcomes = denied(one);
-  const [nearest] = outcomes;
-  const check = [...one.verdicts.values()].find(({ outcome }) => outcome)?.check;
-  if (!nearest || !check) return undefined;
-  const waits = outcomes.flatMap(({ retryAfterMs }) => retryAfterMs ?? []);
-  const retryAfterMs = waits.length > 0 ? Math.min(...waits) : undefined;
-  return { check, outcome: { ...nearest, retryAfterMs } };
-}
-
-/**
- * The outcome for the whole limit, less the units that this and the earlier regions have used. A bucket drains at the
- * pace of the whole limit.
- */
-export function asWhole({ placed, verdicts }: Pending, check: RuleCheck, outcome: Outcome): Outcome {
-  if (!isShared(placed)) return outcome;
-  const others = verdicts.size === 0 ? NO_ANSWERS : answersElsewhere(verdicts, check);
-  const remaining = outcome.remaining + capacityOfAll(placed) - capacityOf(check) - usedIn(others);
-  const resetAtMs = wholeResetAtMs(check, outcome, others);
-  const isSame = remaining <= outcome.remaining && resetAtMs === outcome.resetAtMs;
-  return isSame
-    ? outcome
-    : outcomeWith(outcome, { remaining: Math.max(remaining, outcome.remaining), resetAtMs });
-}
-
-interface Answered {
-  readonly check: RuleCheck;
-  readonly outcome: Outcome;
-}
-
-const NO_ANSWERS: readonly Answered[] = [];
-
-const answersElsewhere = (verdicts: Pending['verdicts'], { region }: RuleCheck): readonly Answered[] =>
-  [...verdicts.values()].flatMap(({ check, outcome }) =>
-    outcome && check.region !== region ? [{ check, outcome }] : [],
-  );
-
-const usedIn = (answers: readonly Answered[]): number =>
-  answers.reduce((sum, { check, outcome }) => sum + capacityOf(check) - outcome.remaining, 0);
-
-function wholeResetAtMs(check: RuleCheck, outcome: Outcome, others: readonly Answered[]): number {
-  const { nowMs, resetAtMs } = outcome;
-  const isAlone = others.length === 0 && check.limit === check.full.limit;
-  if (isAlone || nowMs === undefined || !hasBurst(check)) return resetAtMs;
-  return nowMs + drainMs([{ check, outcome }, ...others].map(toBucket), check.full.limit);
-}
-
-const toBucket = ({ check: { algorithm, limit, extra, windowMs }, outcome }: Answered) => ({
-  algorithm,
-  limit,
-  extra,
-  windowMs,
-  remaining: outcome.remaining,
-  freeInMs: outcome.resetAtMs - (outcome.nowMs ?? outcome.resetAtMs),
-});
-
-function capacityOfAll({ check: { algorithm }, parts }: PlacedCheck): number {
-  let sum = 0;
-  for (const { limit, extra } of parts.values()) sum += capacityOf({ algorithm, limit, extra });
-  return sum;
-}
-
-/**
- * Undefined if the nearest region does not answer: no region could use parts that are transferred to it now. Also undefined if
- * a stand-in has decided: that says nothing about the parts.
- */
-export function useOf({ placed, admitted, verdicts }: Pending, [nearest]: Regions): Use | undefined {
-  if (isUnanswered(verdicts.get(nearest.name))) return undefined;
-  if (admitted && admitted.result.check.id !== placed.check.id) return undefined;
-  if (admitted)
-    return { placed, region: admitted.region, counted: admitted.result.check, outcome: admitted.outcome };
-  const verdict = [...verdicts.values()].find(({ check, outcome }) => outcome && !isStandIn(check));
-  return verdict?.outcome && { placed, region: nearest, counted: verdict.check, outcome: verdict.outcome };
-}
+import {
+  type CheckState,
+  denialOf,
+  isAdmitted,
+  isDenied,
+  mustSeeEveryRequest,
+  NOTHING,
+  pendingOf,
+  type Shortfall,
+  shortfallsOf,
+  twinAdmission,
+  usesOf,
+  type Verdict,
+  wholeOutcome,
+} from './verdicts.ts';
 
 export interface CountRequest extends DecisionRequest {
   readonly placed: readonly PlacedCheck[];
@@ -204,240 +79,419 @@ export interface CountRequest extends DecisionRequest {
   readonly announcement: string;
 }
 
-export interface Counted extends Pick<Tally, 'failure' | 'delayedBy' | 'heard'> {
-  readonly results: readonly CheckResult<RuleCheck>[];
-  /** The regions that answered. */
-  readonly regions: readonly LimiterRegion[];
-  /** Checks that no region has counted, although one should have. */
-  readonly missing: readonly RuleCheck[];
-  /** Counting stopped early, because the rules are outdated. */
-  readonly isStopped: boolean;
-}
-
-export interface RegionalCount {
-  count(request: CountRequest): Promise<Counted>;
-  /** The results of a denial that memory knows; undefined if a region must be asked. */
-  knownDenial(
-    request: Pick<CountRequest, 'placed' | 'regions' | 'announcement'>,
-  ): CheckResult<RuleCheck>[] | undefined;
-  /**
-   * Gives all charges of the request back. A caller that these charges have denied may then pass before its retry time.
-   */
-  undo(ledger: Ledger): Promise<void>;
-}
-
-export interface RegionalCountOptions {
+/** What the isolate knows. All requests read and write it. */
+export interface CountMemory {
   readonly now: () => number;
   readonly denials: KnownDenials;
   readonly transfers: Transfers;
   readonly leases: LeaseBook;
 }
 
-/** For this long after an undo, the isolate remembers no denial of the counter: an undone charge may have caused it. */
-const UNSETTLED_MS = 5_000;
-const MAX_UNSETTLED = 10_000;
+/** Asks a region to count. */
+export interface RegionCountCall extends PermittedCall, CallTimes {
+  readonly kind: 'count';
+  readonly turns: readonly Turn[];
+  /** The checks as sent, with the units to lease. */
+  readonly checks: readonly (TakeCheck & RuleCheck)[];
+  readonly withAnnouncement: boolean;
+}
+
+/** Asks a region for its parts. If that fails, the region is asked to count instead. */
+export interface PartCall extends PermittedCall, Pick<CallTimes, 'givenMs'> {
+  readonly kind: 'transfer';
+  readonly transfer: TransferCall;
+}
+
+export type RegionCall = RegionCountCall | PartCall;
+
+interface CountedEvent {
+  readonly kind: 'counted';
+  readonly call: RegionCountCall;
+  readonly answer: Answer;
+  readonly tookMs: number;
+}
+
+export type CountEvent =
+  | { readonly kind: 'begun' }
+  | CountedEvent
+  | { readonly kind: 'transferred'; readonly call: PartCall }
+  | { readonly kind: 'failed'; readonly call: RegionCall; readonly failure: RegionFailure };
+
+export type CountStep =
+  /** Make these calls now. */
+  | { readonly kind: 'ask'; readonly calls: readonly RegionCall[]; readonly isFirst: boolean }
+  /** Other calls of this step have had no event yet. */
+  | { readonly kind: 'wait' }
+  | Conclusion;
+
+export interface Conclusion {
+  readonly kind: 'concluded';
+  readonly results: readonly CheckResult<RuleCheck>[];
+  /** The regions that answered, each once. */
+  readonly regions: readonly LimiterRegion[];
+  /** What the first of them announces, if it was asked. */
+  readonly announced: RegionAnnouncement | undefined;
+  /** Checks that no region has counted, although one should have. */
+  readonly missing: readonly RuleCheck[];
+  /** The first failure of a region, if any has failed. */
+  readonly failure: DegradedReason | undefined;
+  /** Why the request waited longer for a region than it should have, although the region counts nothing or answered. */
+  readonly delayedBy: DegradedReason | undefined;
+  /** Counting stopped early, because the rules are outdated. */
+  readonly isStopped: boolean;
+  /** For the work after the response. */
+  readonly uses: readonly Use[];
+  readonly shortfalls: readonly Shortfall[];
+}
+
+/** The first event. After that, each call gets one. */
+export const BEGUN = { kind: 'begun' } as const;
+const WAIT = { kind: 'wait' } as const;
+
 /**
  * The isolate may ask each region once for its part and twice to count, because an owner may have got more parts
  * meanwhile, and once to stand in for another.
  */
-const roundsFor = (regions: Regions) => 4 * regions.length + 1;
+const mostSteps = (regions: Regions) => 4 * regions.length + 1;
 
-/** Calls that the isolate makes at the same time. */
-interface Step {
-  readonly turns: readonly Turn[];
-  readonly partRequests: readonly TransferRequest[];
-}
+export class Count {
+  readonly request: CountRequest;
+  readonly #memory: CountMemory;
+  readonly #checks: readonly CheckState[];
+  /** The calls of this step that have had no event yet. */
+  #open: readonly RegionCall[] = NOTHING;
+  #steps = 0;
+  #isConcluded = false;
+  /** Whether the next call also reads the announcement. */
+  #asksAnnouncement: boolean;
+  #announced: RegionAnnouncement | undefined;
+  #answered: readonly LimiterRegion[] = NOTHING;
+  #failure: DegradedReason | undefined;
+  #delayedBy: DegradedReason | undefined;
 
-export function createRegionalCount(options: RegionalCountOptions): RegionalCount {
-  const { now, denials, transfers } = options;
-  const unsettled = createBoundedCache<true>(MAX_UNSETTLED);
-  const isUnsettled = (check: RuleCheck) => unsettled.get(nameOf(check), now()) === true;
-  const calls = createRegionCalls({ ...options, isUnsettled });
-  const isClosed = ({ breaker }: LimiterRegion) => breaker.state(now()) === 'closed';
-  const { turnOf, standInTurnOf, partRequestOf } = createNextRegion({ ...options, isClosed });
+  constructor(memory: CountMemory, request: CountRequest) {
+    this.request = request;
+    this.#memory = memory;
+    this.#checks = mapStable(request.placed, pendingOf);
+    this.#asksAnnouncement = request.withAnnouncement;
+  }
 
-  const undo: RegionalCount['undo'] = (ledger) => {
-    for (const { check } of ledger.charges) unsettled.set(nameOf(check), true, now() + UNSETTLED_MS);
-    return ledger.undo();
-  };
+  next(event: CountEvent): CountStep {
+    if (this.#isConcluded) throw new Error(`expected no event after the conclusion, got "${event.kind}"`);
+    if (event.kind !== 'begun') this.#note(event);
+    else if (this.#steps > 0) throw new Error('expected one beginning, got another');
+    return this.#open.length > 0 ? WAIT : this.#step();
+  }
+
+  #note(event: Exclude<CountEvent, { kind: 'begun' }>): void {
+    const { kind, call } = event;
+    if (!this.#open.includes(call))
+      throw new Error(`expected one event for each call, got "${kind}" of ${call.region.name} for none`);
+    this.#open = this.#open.length === 1 ? NOTHING : this.#open.filter((one) => one !== call);
+    if (kind === 'counted') this.#accept(event);
+    if (kind !== 'failed') return;
+    if (call.kind === 'transfer') this.#delayedBy ??= event.failure.reason;
+    else {
+      this.#asksAnnouncement ||= call.withAnnouncement;
+      this.#fail(call.turns, event.failure);
+    }
+  }
+
+  #step(): CountStep {
+    while (this.#steps < mostSteps(this.request.regions) && !this.#checks.every(isAdmitted)) {
+      const asking = this.#askingOf();
+      if (!asking) break;
+      if (this.#isOutdated()) return this.#conclude(true);
+      const calls = this.#callsOf(asking);
+      this.#steps += 1;
+      if (calls.length === 0) continue;
+      this.#open = calls;
+      return { kind: 'ask', calls, isFirst: this.#steps === 1 };
+    }
+    return this.#conclude(false);
+  }
+
+  /** No further region is asked then. */
+  #isOutdated(): boolean {
+    const { expected } = this.request;
+    return expected !== undefined && this.#announced !== undefined && isOutdated(this.#announced, expected);
+  }
 
   /** Undefined if there is no region left to ask, or if a check is denied and cannot be tried elsewhere. */
-  const stepOf = (tally: Tally, request: CountRequest): Step | undefined => {
-    const { placed, regions, operation, announcement } = request;
-    const memory = operation === 'take' && !placed.some(mustSeeEveryRequest) ? announcement : undefined;
+  #askingOf(): Asking | undefined {
+    const { regions, operation, announcement } = this.request;
+    const { transfers } = this.#memory;
+    const isTake = operation === 'take';
+    const remembered = isTake && !this.#checks.some(mustSeeEveryRequest) ? announcement : undefined;
     const partRequests: TransferRequest[] = [];
-    let turns: readonly Turn[] = [];
+    let turns: readonly Turn[] = NOTHING;
     let isOver = false;
     /** The last check that still waits for a region, and that region. */
     let waiting: RuleCheck | undefined;
     let waitsFor: LimiterRegion | undefined;
-    for (const one of tally.pending) {
-      if (one.admitted) continue;
-      const { check } = one.placed;
-      const partRequest = operation === 'take' ? partRequestOf(one, regions) : undefined;
-      const own = partRequest ? undefined : turnOf(one, regions, memory);
-      const turn = own ?? (partRequest ? undefined : standInTurnOf(one, regions, memory));
+    for (const state of this.#checks) {
+      if (state.admission) continue;
+      const { check } = state.placed;
+      const partRequest = isTake ? forPart(transfers, state, regions) : undefined;
+      const own = partRequest ? undefined : turnOf(this.#memory, toCount, state, regions, remembered);
+      const turn =
+        own ?? (partRequest ? undefined : turnOf(this.#memory, toStandIn, state, regions, remembered));
       // A region that was removed has not failed, but it does not answer either.
-      if (turn && !own) tally.failure ??= 'unavailable';
+      if (turn && !own) this.#failure ??= 'unavailable';
+      state.admission = turn && this.#steps > 0 ? twinAdmission(this.#checks, check, turn) : undefined;
+      if (state.admission) continue;
       // While a rule moves, its old region charges first: see placement.ts.
-      if (turn && operation === 'take' && waiting === check && waitsFor !== turn.region) continue;
+      if (turn && isTake && waiting === check && waitsFor !== turn.region) continue;
       if (partRequest) partRequests.push(partRequest);
       else if (turn) turns = withTurn(turns, turn);
-      else isOver ||= isDenied(one);
+      else isOver ||= isDenied(state);
       waiting = turn || partRequest ? check : undefined;
       waitsFor = turn?.region;
     }
     return turns.length + partRequests.length === 0 || isOver ? undefined : { turns, partRequests };
-  };
+  }
 
-  /** Asks a region for its parts. If that fails, the isolate asks the region to count instead. */
-  const askForParts = async (some: TransferCall, tally: Tally, { deadline }: CountRequest) => {
-    const { from } = some;
-    const signal = AbortSignal.timeout(Math.ceil(from.distance.fitMs(deadline.remainingMs(), true)));
-    const asked = await askRegion({
-      region: from,
-      isFair: true,
-      now,
-      ask: () => transfers.ask(some, signal),
-    });
-    if (asked.kind === 'unanswered') tally.delayedBy ??= asked.reason;
-  };
-
-  const askToCount = async (
-    region: LimiterRegion,
-    turns: readonly Turn[],
-    tally: Tally,
-    request: CountRequest,
-  ) => {
-    const call = calls.start(region, turns, tally, request);
-    if (!call) return;
-    let answer: Answer;
-    try {
-      answer = calls.accept(call, await call.answering, tally);
-    } catch (error) {
-      return calls.fail(call, error, tally, request);
+  #callsOf({ turns, partRequests }: Asking): readonly RegionCall[] {
+    const [first] = turns;
+    // The usual case. No list is made that this one call does not need.
+    if (first && partRequests.length === 0 && turns.every(({ region }) => region === first.region)) {
+      const call = this.#countCallOf(first.region, turns);
+      return call ? [call] : NOTHING;
     }
-    calls.hear(call, answer, tally, request);
-  };
-
-  const take = ({ turns, partRequests }: Step, tally: Tally, request: CountRequest): Promise<unknown> => {
+    const parts = transferCallsOf(partRequests).map((transfer) => this.#partCallOf(transfer));
     const byRegion = [...Map.groupBy(turns, ({ region }) => region)];
-    const taking = Promise.all([
-      ...asksOf(partRequests).map((some) => askForParts(some, tally, request)),
-      ...byRegion.map(([region, some]) => askToCount(region, some, tally, request)),
-    ]);
-    keepAlive(taking, request);
-    return taking;
-  };
+    const counts = byRegion.map(([region, some]) => this.#countCallOf(region, some));
+    return [...parts, ...counts].filter((call) => call !== undefined);
+  }
 
-  /** Denies a check that no region may count now, if all regions answer. Admitting it could exceed the limit. */
-  const denyLocked = (one: Pending) => {
-    const { placed, admitted, verdicts } = one;
-    const waitMs = admitted || verdicts.size > 0 ? undefined : transfers.lockedMs(placed);
-    if (waitMs === undefined) return;
-    const end = { resetAtMs: now() + waitMs, retryAfterMs: waitMs, nowMs: now() };
-    const outcome = { allowed: false, remaining: 0, granted: 0, delayMs: 0, ...end };
-    setVerdict(one, '', { check: placed.check, outcome });
-  };
+  /** Undefined if the region cannot be called now. */
+  #partCallOf(transfer: TransferCall): PartCall | undefined {
+    const { from: region } = transfer;
+    const permit = region.breaker.enter();
+    const givenMs = region.distance.fitMs(this.request.deadline.remainingMs(), true);
+    const sentAtMs = this.#memory.now();
+    if (permit !== undefined)
+      return { kind: 'transfer', transfer, region, permit, givenMs, isFair: true, sentAtMs };
+    this.#delayedBy ??= NOT_ASKED.reason;
+    return undefined;
+  }
 
-  /** The check that should have been counted and was not, with the part of the nearest region that has one. */
-  const missedOf = (one: Pending, isRefusal: boolean, regions: Regions): RuleCheck[] => {
-    const { placed, admitted, verdicts } = one;
-    if (admitted || denialOf(one) || (isRefusal && verdicts.size === 0)) return [];
-    const at = regions.flatMap(({ name }) => transfers.checkAt(placed, name) ?? []);
-    return [at[0] ?? placed.check];
-  };
-
-  const followUses = (pending: readonly Pending[], { regions, afterResponse }: CountRequest) => {
-    // With one region there is no other to ask for parts.
-    if (regions.length === 1) return;
-    catchUp(pending, afterResponse, now());
-    const uses: Use[] = [];
-    for (const one of pending) {
-      const use = useOf(one, regions);
-      if (use) uses.push(use);
+  /** Undefined if the region cannot be called now. */
+  #countCallOf(region: LimiterRegion, turns: readonly Turn[]): RegionCountCall | undefined {
+    const { operation, regions } = this.request;
+    const { givenMs, isFair, slowMs } = timesOf(region, turns, this.request, this.#steps === 0);
+    const permit = givenMs > 0 ? region.breaker.enter() : undefined;
+    if (permit === undefined) {
+      this.#fail(turns, givenMs > 0 ? NOT_ASKED : NO_TIME);
+      return undefined;
     }
-    transfers.follow(uses, regions, afterResponse);
-  };
-
-  const count = async (request: CountRequest): Promise<Counted> => {
-    const tally: Tally = {
-      pending: mapStable(request.placed, pendingOf),
-      heard: [],
-      answered: [],
-      failure: undefined,
-      delayedBy: undefined,
-      asksAnnouncement: request.withAnnouncement,
-      round: 0,
+    const withAnnouncement = this.#asksAnnouncement;
+    // One announcement is enough, so later calls do not read it.
+    this.#asksAnnouncement = false;
+    const mayLease = operation === 'take' && region === regions[0];
+    const checks = mapStable(turns, (turn) => (mayLease ? this.#withLease(turn) : turn.check));
+    const sentAtMs = this.#memory.now();
+    return {
+      kind: 'count',
+      region,
+      turns,
+      checks,
+      withAnnouncement,
+      permit,
+      givenMs,
+      isFair,
+      slowMs,
+      sentAtMs,
     };
-    let isStopped = false;
-    for (; tally.round < roundsFor(request.regions); tally.round += 1) {
-      const step = stepOf(tally, request);
-      isStopped = step !== undefined && isStopping(tally, request);
-      if (!step || isStopped) break;
-      const only = step.partRequests.length === 0 ? onlyRegionOf(step.turns) : undefined;
-      if (!only) await take(step, tally, request);
-      else {
-        // Does the same as `askToCount`, without its promise, because most requests make only this call.
-        const call = calls.start(only, step.turns, tally, request);
-        if (call && (tally.round > 0 || !mayBeDropped(call, now()))) keepAlive(call.answering, request);
-        let answer: Answer | undefined;
-        try {
-          if (call) answer = calls.accept(call, await call.answering, tally);
-        } catch (error) {
-          if (call) calls.fail(call, error, tally, request);
-        }
-        if (call && answer) calls.hear(call, answer, tally, request);
-      }
-      if (tally.pending.every(isAdmitted)) break;
-    }
-    return conclude(tally, isStopped, request);
-  };
+  }
 
-  const conclude = (tally: Tally, isStopped: boolean, request: CountRequest): Counted => {
-    const { regions, operation, afterResponse, ledger } = request;
-    const { pending, failure, delayedBy, heard } = tally;
-    const isAll = pending.every(isAdmitted);
-    if (!isAll && failure === undefined && !isStopped && regions.every(isClosed)) pending.forEach(denyLocked);
-    const isRefusal = !isAll && pending.some(isDenied);
-    if (isRefusal && !ledger.isEmpty) afterResponse(undo(ledger));
-    if (operation === 'take' && !isStopped) followUses(pending, request);
+  /** The check with units to lease, if it is time for a lease. */
+  #withLease({ check, states: [{ placed }] }: Turn): TakeCheck & RuleCheck {
+    const leaseUnits = this.#memory.leases.claim(this.request.regions, placed, check);
+    return leaseUnits > 0 ? { ...check, leaseUnits } : check;
+  }
+
+  #accept({ call, answer, tookMs }: CountedEvent): void {
+    const { region, turns, checks, slowMs } = call;
+    const { outcomes, nowMs, announced } = answer;
+    if (outcomes.length !== checks.length)
+      throw new Error(`expected ${checks.length} outcomes of ${region.name}, got ${outcomes.length}`);
+    if (tookMs > slowMs) this.#delayedBy ??= 'slow';
+    if (announced !== undefined) this.#announced = { announced, pointer: region.pointer };
+    if (this.#answered.length === 0) this.#answered = [region];
+    else if (!this.#answered.includes(region)) this.#answered = [...this.#answered, region];
+    const passes = turns.every(({ check }, i) => {
+      const outcome = outcomes[i];
+      return outcome?.allowed || (check.isShadow && outcome?.transferredTo === undefined);
+    });
+    for (let i = 0; i < turns.length; i += 1) {
+      const turn = turns[i] as Turn;
+      const told = outcomes[i] as Outcome;
+      if (checks[i]?.leaseUnits) this.#memory.leases.answered(turn.check);
+      const atMs = told.nowMs ?? nowMs;
+      const outcome = outcomeWith(told, { nowMs: atMs });
+      if (outcome.allowed) this.#admit(call, turn, outcome, atMs, passes);
+      else this.#refuse(call, turn, outcome, atMs);
+    }
+  }
+
+  /** With `passes`, the region admits all checks of the call, so it has charged this one. */
+  #admit(call: RegionCountCall, turn: Turn, outcome: Outcome, atMs: number, passes: boolean): void {
+    const { region, check, states } = turn;
+    const { operation, ledger } = this.request;
+    const isCharged = passes && operation === 'take';
+    const [{ placed, verdicts }] = states;
+    const whole = wholeOutcome(placed, verdicts, check, outcome);
+    const remaining = isCharged ? this.#noteForLeases(call, turn, outcome, whole) : whole.remaining;
+    const shown = remaining === whole.remaining ? whole : outcomeWith(whole, { remaining });
+    const result = { check, outcome: shown };
+    for (const state of states) {
+      if (state.admission)
+        throw new Error(`expected one charge of ${check.id}, got a second by ${region.name}`);
+      if (passes || operation === 'peek') state.admission = { region, result, outcome };
+      else state.preview = result;
+    }
+    if (isCharged) ledger.noteCharge(region.store, check, atMs);
+  }
+
+  /** Notes the charge, and the lease that came with it. Returns what is left of the whole limit. */
+  #noteForLeases({ sentAtMs }: RegionCountCall, turn: Turn, outcome: Outcome, whole: Outcome): number {
+    const { regions, announcement } = this.request;
+    const { region, check, states } = turn;
+    // A stand-in leases nothing: its counter is of no use once the owner is back.
+    if (region !== regions[0] || check.id !== states[0].placed.check.id) return whole.remaining;
+    const { nowMs: chargedAtMs = sentAtMs } = outcome;
+    const usedNow = check.cost;
+    const grant = { region, check, outcome, whole, sentAtMs, announcement, chargedAtMs, usedNow };
+    return this.#memory.leases.note(grant);
+  }
+
+  #refuse({ sentAtMs }: RegionCountCall, turn: Turn, outcome: Outcome, atMs: number): void {
+    const { region, check } = turn;
+    const { transfers, leases, denials } = this.#memory;
+    const { operation, announcement, regions } = this.request;
+    const moment = { askedAtMs: sentAtMs, answeredAtMs: atMs, announcement };
+    if (outcome.transferredTo !== undefined) transfers.learn(check, region.name, outcome, moment);
+    else this.#setVerdicts(turn, { outcome });
+    if (outcome.transferredTo !== undefined || operation !== 'take') return;
+    if (region === regions[0]) leases.denied(check, outcome, atMs);
+    if (!region.isCluster) denials.remember(region.name, check, outcome, moment);
+  }
+
+  /** A region has not counted these checks, as far as the isolate knows. */
+  #fail(turns: readonly Turn[], { reason, isInDoubt, isTooLate }: RegionFailure): void {
+    const { operation, ledger } = this.request;
+    this.#failure ??= reason;
+    for (const turn of turns) {
+      this.#setVerdicts(turn, { isTooLate });
+      if (isInDoubt && operation === 'take') ledger.noteDoubt(turn.region.store, [turn.check]);
+    }
+  }
+
+  /** While a rule moves, each placement has its own part in the region. */
+  #setVerdicts({ states, region, check }: Turn, verdict: Omit<Verdict, 'check'>): void {
+    const { transfers } = this.#memory;
+    for (const state of states) {
+      const own = states.length === 1 ? check : (transfers.checkAt(state.placed, region.name) ?? check);
+      const { outcome = state.verdicts.get(region.name)?.outcome, isTooLate } = verdict;
+      setVerdict(state, region.name, { check: own, outcome, isTooLate });
+    }
+  }
+
+  #conclude(isStopped: boolean): Conclusion {
+    const { regions, operation } = this.request;
+    const checks = this.#checks;
+    this.#isConcluded = true;
+    const isAll = checks.every(isAdmitted);
+    if (!isAll && !isStopped && this.#failure === undefined && regions.every(isClosed)) this.#denyLocked();
+    const isRefusal = !isAll && checks.some(isDenied);
     const results: CheckResult<RuleCheck>[] = [];
-    for (const one of pending) {
-      const result = one.admitted?.result ?? denialOf(one) ?? (isRefusal ? one.seen : undefined);
+    for (const state of checks) {
+      const result = state.admission?.result ?? denialOf(state) ?? (isRefusal ? state.preview : undefined);
       if (result) results.push(result);
     }
+    // With one region there is no other to ask for parts.
+    const isFollowed = operation === 'take' && !isStopped && regions.length > 1;
     return {
+      kind: 'concluded',
       results,
-      regions: tally.answered,
-      missing: isAll || isStopped ? [] : pending.flatMap((one) => missedOf(one, isRefusal, regions)),
-      failure,
-      delayedBy,
-      heard,
+      regions: this.#answered,
+      announced: this.#announced,
+      missing: isAll || isStopped ? NOTHING : checks.flatMap((state) => this.#missed(state, isRefusal)),
+      failure: this.#failure,
+      delayedBy: this.#delayedBy,
       isStopped,
+      uses: isFollowed ? usesOf(checks, regions) : NOTHING,
+      shortfalls: isFollowed && checks.length > 1 ? shortfallsOf(checks, this.#memory.now()) : NOTHING,
     };
-  };
+  }
 
-  return {
-    count,
-    undo,
-    knownDenial({ placed, regions, announcement }) {
-      if (denials.size === 0 || placed.some(({ check }) => check.countDenied)) return undefined;
-      const all = mapStable(placed, pendingOf);
-      const known = all.filter((one) => turnOf(one, regions, announcement) === undefined && isDenied(one));
-      // Only Redis can tell whether this request would start a block.
-      const isOpen = all.some((one) => one.placed.check.blockMs && !known.includes(one));
-      return known.length > 0 && !isOpen ? known.flatMap((one) => denialOf(one) ?? []) : undefined;
-    },
-  };
+  /** Denies checks that no region may count now, if all regions answer. Admitting them could exceed the limit. */
+  #denyLocked(): void {
+    const { transfers, now } = this.#memory;
+    for (const state of this.#checks) {
+      const { placed, admission, verdicts } = state;
+      const waitMs = admission || verdicts.size > 0 ? undefined : transfers.lockedMs(placed);
+      if (waitMs === undefined) continue;
+      const end = { resetAtMs: now() + waitMs, retryAfterMs: waitMs, nowMs: now() };
+      const outcome = { allowed: false, remaining: 0, granted: 0, delayMs: 0, ...end };
+      setVerdict(state, '', { check: placed.check, outcome });
+    }
+  }
+
+  /** The check that should have been counted and was not, with the part of the nearest region that has one. */
+  #missed(state: CheckState, isRefusal: boolean): RuleCheck[] {
+    const { placed, admission, verdicts } = state;
+    if (admission || denialOf(state) || (isRefusal && verdicts.size === 0)) return [];
+    const { transfers } = this.#memory;
+    const at = this.request.regions.flatMap(({ name }) => transfers.checkAt(placed, name) ?? []);
+    return [at[0] ?? placed.check];
+  }
 }
 
-/** Whether the isolate asks no further region, because the rules are outdated. */
-const isStopping = ({ heard }: Tally, { expected }: CountRequest): boolean =>
-  expected !== undefined && heard.some((one) => isOutdated(one, expected));
+/** What the isolate asks regions at the same time. */
+interface Asking {
+  readonly turns: readonly Turn[];
+  readonly partRequests: readonly TransferRequest[];
+}
 
-const isAdmitted = ({ admitted }: Pending): boolean => admitted !== undefined;
+/** Makes a new map, because all checks start with the same empty one. Most checks are admitted at once and keep it. */
+function setVerdict(state: CheckState, region: string, verdict: Verdict): void {
+  state.verdicts = new Map(state.verdicts).set(region, verdict);
+}
 
-/** Whether the counter must see denied requests, too. */
-const mustSeeEveryRequest = ({ check }: PlacedCheck): boolean =>
-  check.countDenied === true || check.blockMs !== undefined;
+/** The next region for a check. With an announcement, the isolate uses denials that it remembers instead of calls. */
+function turnOf(
+  { now, denials, transfers }: CountMemory,
+  find: FindRegion,
+  state: CheckState,
+  regions: Regions,
+  announcement: string | undefined,
+): Turn | undefined {
+  for (;;) {
+    const found = find(transfers, state, regions);
+    if (!found) return undefined;
+    const { region, check } = found;
+    const mayRemember = announcement !== undefined && denials.size > 0;
+    const outcome = mayRemember ? denials.find(region.name, check, now(), announcement) : undefined;
+    if (!outcome) return { region, check, states: [state] };
+    setVerdict(state, region.name, { check, outcome });
+  }
+}
+
+export type DenialRequest = Pick<CountRequest, 'placed' | 'regions' | 'announcement'>;
+
+/** The results of a denial that memory knows; undefined if a region must be asked. */
+export function knownDenial(
+  memory: CountMemory,
+  { placed, regions, announcement }: DenialRequest,
+): CheckResult<RuleCheck>[] | undefined {
+  if (memory.denials.size === 0 || placed.some(({ check }) => check.countDenied)) return undefined;
+  const all = mapStable(placed, pendingOf);
+  const known = all.filter(
+    (state) => !turnOf(memory, toCount, state, regions, announcement) && isDenied(state),
+  );
+  // Only Redis can tell whether this request would start a block.
+  const isOpen = all.some((state) => state.placed.check.blockMs && !known.includes(state));
+  return known.length > 0 && !isOpen ? known.flatMap((state) => denialOf(state) ?? []) : undefined;
+}

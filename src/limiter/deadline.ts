@@ -1,27 +1,17 @@
 // The deadline of a whole decision. All attempts of the decision share this time.
 
 import type { AfterResponse } from '../core/ports/telemetry.ts';
-import { needsFollowUp } from './ledger.ts';
-import type { RegionCall } from './region-calls.ts';
-
-export interface Deadline {
-  readonly totalMs: number;
-  /** 0 once it is over. */
-  remainingMs(): number;
-  /** Aborts after `mostMs`, or when the deadline is over, whichever comes first. */
-  signal(mostMs?: number): AbortSignal;
-}
 
 export const createDeadline = (totalMs: number, now: () => number, nowMs = now()): Deadline =>
-  new ByClock(totalMs, now, nowMs);
+  new Deadline(totalMs, now, nowMs);
 
 /** A class, because every request has a deadline, and the methods of a class are made once. */
-class ByClock implements Deadline {
+export class Deadline {
   /**
    * Keeps the shape of the class alive. If no object has this shape, V8's garbage collector drops the shape, and with
    * it all machine code that V8 has compiled for it.
    */
-  static readonly kept: Deadline = new ByClock(0, () => 0, 0);
+  static readonly kept: Deadline = new Deadline(0, () => 0, 0);
 
   readonly totalMs: number;
   readonly #endsAtMs: number;
@@ -35,12 +25,14 @@ class ByClock implements Deadline {
     this.#leastMs = totalMs;
   }
 
+  /** 0 once it is over. */
   remainingMs(): number {
     // A clock that is put back must not extend the deadline.
     this.#leastMs = Math.min(this.#leastMs, Math.max(0, this.#endsAtMs - this.#now()));
     return this.#leastMs;
   }
 
+  /** Aborts after `mostMs`, or when the deadline is over, whichever comes first. */
   signal(mostMs = this.totalMs): AbortSignal {
     const ms = Math.floor(Math.min(mostMs, this.remainingMs()));
     return ms > 0 ? AbortSignal.timeout(ms) : AbortSignal.abort();
@@ -68,11 +60,3 @@ export const keepAlive = (
 ): void => afterResponse(work.then(nothing, nothing));
 
 const nothing = () => {};
-
-/**
- * Whether nothing is lost if the client leaves during the first call of its request. The region charges all or nothing,
- * and the charge stays, as if the client had left a moment later. But seats, turns and leases must be given back. And
- * the breaker must learn whether the region answers, even if no client waits for that.
- */
-export const mayBeDropped = ({ region, checks }: RegionCall, nowMs: number): boolean =>
-  region.breaker.isFresh(nowMs) && checks.every((check) => !check.leaseUnits && !needsFollowUp(check));

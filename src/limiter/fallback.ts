@@ -19,7 +19,7 @@ export interface LocalLimiterOptions {
   readonly capPerSecond: number;
 }
 
-export interface Uncounted {
+export interface FallbackRequest {
   readonly reason: DegradedReason;
   /** Undefined if there are no rules. */
   readonly checks?: readonly RuleCheck[] | undefined;
@@ -30,11 +30,7 @@ export interface Uncounted {
   readonly regions: number;
 }
 
-export interface LocalLimiter {
-  decide(uncounted: Uncounted): DegradedDecision;
-}
-
-export function createLocalLimiter({ now, capPerSecond }: LocalLimiterOptions): LocalLimiter {
+export function createLocalLimiter({ now, capPerSecond }: LocalLimiterOptions) {
   const counters = createBoundedCounters(MAX_COUNTERS);
   const cap = createPerSecondBudget(capPerSecond);
   const store: CounterStore = {
@@ -54,7 +50,7 @@ export function createLocalLimiter({ now, capPerSecond }: LocalLimiterOptions): 
   };
 
   return {
-    decide({ reason, checks = [], ledger, ...sharing }) {
+    decide({ reason, checks = [], ledger, ...sharing }: FallbackRequest): DegradedDecision {
       const degraded = { kind: 'degraded', reason } as const;
       const enforced = checks.filter(({ isShadow }) => !isShadow);
       if (enforced.some(({ rule }) => rule.onUnavailable === 'closed'))
@@ -78,7 +74,7 @@ export function createLocalLimiter({ now, capPerSecond }: LocalLimiterOptions): 
   };
 }
 
-type Sharing = Pick<Uncounted, 'isolates' | 'regions'>;
+type Sharing = Pick<FallbackRequest, 'isolates' | 'regions'>;
 
 function toLocalCheck(check: RuleCheck, { isolates, regions }: Sharing): RuleCheck {
   const isDivided = check.rule.onUnavailable === 'local';

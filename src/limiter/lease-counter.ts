@@ -3,29 +3,8 @@
 
 import type { Outcome } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
-import type { LeasePace } from './lease-upkeep.ts';
-import type { LimiterRegion } from './region-calls.ts';
-
-// Measures how fast this isolate and all isolates use a counter, and what is left in the counter. lease-upkeep.ts uses
-// these numbers.
-
-export interface Measured {
-  /** The start of the current measurement of the pace. */
-  sinceMs: number;
-  used: number;
-  unitsPerMs: number;
-  /** The pace in the measurement before. */
-  unitsPerMsBefore: number;
-  /** What is left in the region, by its last answer. */
-  remaining: number;
-  /** When all of the limit is free again, by the clock of the region. */
-  resetAtMs: number;
-  /** Units that this isolate has charged lately, and units that other isolates have charged meanwhile. */
-  charged: number;
-  chargedByOthers: number;
-  /** How far the region's clock is ahead of this isolate's, at most. */
-  aheadMs: number;
-}
+import type { LeasePace } from './lease-terms.ts';
+import type { LimiterRegion } from './region.ts';
 
 /** A measurement of the pace takes at least this time. */
 const MEASURE_MS = 250;
@@ -41,31 +20,47 @@ const LONGEST_PAUSE_MS = 60_000;
  */
 const CHARGED_LATELY = 500;
 
-export const startMeasuring = (sinceMs: number): Measured => ({
-  sinceMs,
-  used: 0,
-  unitsPerMs: 0,
-  unitsPerMsBefore: 0,
-  remaining: 0,
-  resetAtMs: 0,
-  charged: 0,
-  chargedByOthers: 0,
-  aheadMs: 0,
-});
+/** How fast this isolate and all isolates use a counter, and what is left in it. lease-terms.ts uses these numbers. */
+export class LeaseCounter {
+  /** The start of the current measurement of the pace. */
+  sinceMs: number;
+  used = 0;
+  unitsPerMs = 0;
+  /** The pace in the measurement before. */
+  unitsPerMsBefore = 0;
+  /** What is left in the region, by its last answer. */
+  remaining = 0;
+  /** When all of the limit is free again, by the clock of the region. */
+  resetAtMs = 0;
+  /** Units that this isolate has charged lately, and units that other isolates have charged meanwhile. */
+  charged = 0;
+  chargedByOthers = 0;
+  /** How far the region's clock is ahead of this isolate's, at most. */
+  aheadMs = 0;
+  /** Units of a lease call that is still in flight. */
+  asked = 0;
+  askingUntilMs = 0;
+  leases: Lease[] = [];
+  left: Left | undefined;
+
+  constructor(sinceMs: number) {
+    this.sinceMs = sinceMs;
+  }
+}
 
 /** Ends the current measurement of the pace if it covers enough time and requests. */
-export function updatePace(measured: Measured, cost: number, ms: number): void {
-  const passedMs = ms - measured.sinceMs;
-  const isEnough = measured.used >= MEASURED_REQUESTS * cost || passedMs >= LONGEST_MEASURE_MS;
+export function updatePace(counter: LeaseCounter, cost: number, ms: number): void {
+  const passedMs = ms - counter.sinceMs;
+  const isEnough = counter.used >= MEASURED_REQUESTS * cost || passedMs >= LONGEST_MEASURE_MS;
   if (passedMs < MEASURE_MS || !isEnough) return;
   // Nothing was left, so requests were denied meanwhile. Their pace is still the same.
-  const isPause = measured.remaining < cost && passedMs < LONGEST_PAUSE_MS;
+  const isPause = counter.remaining < cost && passedMs < LONGEST_PAUSE_MS;
   if (!isPause) {
-    measured.unitsPerMsBefore = measured.unitsPerMs;
-    measured.unitsPerMs = measured.used / passedMs;
+    counter.unitsPerMsBefore = counter.unitsPerMs;
+    counter.unitsPerMs = counter.used / passedMs;
   }
-  measured.used = 0;
-  measured.sinceMs = ms;
+  counter.used = 0;
+  counter.sinceMs = ms;
 }
 
 /** An answer of the region. */
@@ -81,22 +76,22 @@ export interface RegionAnswer {
  * Compares what is left with the region's last answer. Other isolates have charged the missing units that this isolate
  * has not charged.
  */
-export function noteRemaining(measured: Measured, { outcome, atMs, charged }: RegionAnswer): void {
-  const isComparable = atMs < measured.resetAtMs;
+export function noteRemaining(counter: LeaseCounter, { outcome, atMs, charged }: RegionAnswer): void {
+  const isComparable = atMs < counter.resetAtMs;
   if (isComparable) {
-    measured.charged += charged;
-    measured.chargedByOthers += Math.max(0, measured.remaining - outcome.remaining - charged);
+    counter.charged += charged;
+    counter.chargedByOthers += Math.max(0, counter.remaining - outcome.remaining - charged);
   }
-  if (measured.charged > CHARGED_LATELY) {
-    measured.charged /= 2;
-    measured.chargedByOthers /= 2;
+  if (counter.charged > CHARGED_LATELY) {
+    counter.charged /= 2;
+    counter.chargedByOthers /= 2;
   }
-  measured.remaining = outcome.remaining;
-  measured.resetAtMs = outcome.resetAtMs;
+  counter.remaining = outcome.remaining;
+  counter.resetAtMs = outcome.resetAtMs;
 }
 
-/** What the isolate knows when it makes a call. */
-export interface Calling {
+/** A call that may lease. */
+export interface LeaseCall {
   readonly check: RuleCheck;
   readonly ms: number;
   /** Isolates of the region, of which few may use this counter. */
@@ -104,10 +99,13 @@ export interface Calling {
   readonly callMs: number;
 }
 
-export function paceOf(measured: Readonly<Measured>, { check, ms, isolates, callMs }: Calling): LeasePace {
-  const { unitsPerMs, unitsPerMsBefore, charged, chargedByOthers } = measured;
-  const nowMs = ms + measured.aheadMs;
-  const remaining = nowMs < measured.resetAtMs ? measured.remaining : check.limit;
+export function paceOf(
+  counter: Readonly<LeaseCounter>,
+  { check, ms, isolates, callMs }: LeaseCall,
+): LeasePace {
+  const { unitsPerMs, unitsPerMsBefore, charged, chargedByOthers } = counter;
+  const nowMs = ms + counter.aheadMs;
+  const remaining = nowMs < counter.resetAtMs ? counter.remaining : check.limit;
   const rivals = charged > 0 ? 1 + chargedByOthers / charged : isolates;
   return { unitsPerMs, unitsPerMsBefore, remaining, isolates: Math.min(isolates, rivals), nowMs, callMs };
 }
@@ -130,7 +128,7 @@ export interface Lease {
 }
 
 /** A region has charged a check. */
-export interface Granted {
+export interface LeaseGrant {
   readonly region: LimiterRegion;
   readonly check: RuleCheck;
   /** The outcome for the region's part; `whole` is that for the whole limit. */
@@ -154,23 +152,10 @@ interface Left {
   units: number;
 }
 
-export interface LeaseCounter extends Measured {
-  /** Units of a lease call that is still in flight. */
-  asked: number;
-  askingUntilMs: number;
-  leases: Lease[];
-  left?: Left | undefined;
-}
+export const sumOf = (leases: readonly Lease[]): number => leases.reduce((sum, { units }) => sum + units, 0);
 
 /** When a lease has only this part left, it is time for the next one. */
 const LOW = 0.4;
-
-export const createLeaseCounter = (sinceMs: number): LeaseCounter => ({
-  ...startMeasuring(sinceMs),
-  asked: 0,
-  askingUntilMs: 0,
-  leases: [],
-});
 
 export const leaseFor = (counter: LeaseCounter, check: RuleCheck, ms: number): Lease | undefined =>
   counter.leases.find(
@@ -194,8 +179,7 @@ export const isAsking = (counter: LeaseCounter, ms: number): boolean => askedUni
 /** Whether the counter's leases run dry soon. */
 export function isLow({ leases }: LeaseCounter, ms: number): boolean {
   const live = leases.filter(({ endsAtMs }) => endsAtMs > ms);
-  const units = live.reduce((sum, lease) => sum + lease.units, 0);
-  return units < LOW * (live.at(-1)?.size ?? 0);
+  return sumOf(live) < LOW * (live.at(-1)?.size ?? 0);
 }
 
 /** A lease of another limit does not fit the check. */
@@ -207,21 +191,20 @@ const isSameLimit = ({ full }: RuleCheck, check: RuleCheck): boolean =>
  * cannot tell whether the region charged a lease call in flight before this charge or after it. So the isolate takes
  * what should be left if no other isolate has used units meanwhile, within the bounds that the answer sets.
  */
-export function noteLeft(counter: LeaseCounter, granted: Granted, leased: number, ms: number): number {
-  const { whole, check, region, chargedAtMs, usedNow } = granted;
+export function noteLeft(counter: LeaseCounter, grant: LeaseGrant, leased: number, ms: number): number {
+  const { whole, check, region, chargedAtMs, usedNow } = grant;
   const held = counter.leases.filter((lease) => lease.endsAtMs > ms && lease.region === region);
-  const sum = (leases: readonly Lease[]) => leases.reduce((units, lease) => units + lease.units, 0);
   const before = held.filter((lease) => lease.chargedAtMs < chargedAtMs);
-  const least = whole.remaining + leased + sum(before);
-  const inDoubt = askedUnits(counter, ms) + sum(held.filter((lease) => lease.chargedAtMs === chargedAtMs));
-  const units = Math.max(least, Math.min(least + inDoubt, expectedLeft(counter, granted) - usedNow));
+  const least = whole.remaining + leased + sumOf(before);
+  const inDoubt = askedUnits(counter, ms) + sumOf(held.filter((lease) => lease.chargedAtMs === chargedAtMs));
+  const units = Math.max(least, Math.min(least + inDoubt, expectedLeft(counter, grant) - usedNow));
   const { left } = counter;
   const isOlder = left && left.region === region && chargedAtMs < left.chargedAtMs;
   if (!isOlder) counter.left = { check, region, chargedAtMs, resetAtMs: whole.resetAtMs, units };
   return units;
 }
 
-function expectedLeft({ left }: LeaseCounter, { check, region, chargedAtMs }: Granted): number {
+function expectedLeft({ left }: LeaseCounter, { check, region, chargedAtMs }: LeaseGrant): number {
   const isKnown = left && left.region === region && isSameLimit(left.check, check);
   return isKnown && left.resetAtMs > chargedAtMs ? left.units : check.full.limit;
 }

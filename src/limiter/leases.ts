@@ -1,5 +1,5 @@
 // The leases of this isolate: units that it has charged in advance and uses from memory (docs/leases.md). Everything
-// here is synchronous; lease-upkeep.ts makes the calls.
+// here is synchronous; lease-use.ts makes the calls.
 
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
@@ -7,67 +7,29 @@ import { type Outcome, outcomeWith } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/decision.ts';
 import { mapStable } from '../core/map-stable.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
+import { isBeingMoved, type PlacedCheck } from '../core/regions/placement.ts';
 import {
   ask,
-  createLeaseCounter,
-  type Granted,
   isAsking,
   isLow,
   type Lease,
-  type LeaseCounter,
+  LeaseCounter,
+  type LeaseGrant,
   leaseFor,
   noteLeft,
   noteRemaining,
   paceOf,
   putBackUnits,
+  sumOf,
   updatePace,
   useUnits,
 } from './lease-counter.ts';
-import {
-  createLeaseUpkeep,
-  type Following,
-  isLeasable,
-  type LeaseUpkeepOptions,
-  lastsMs,
-  wantOf,
-} from './lease-upkeep.ts';
+import { isLeasable, lastsMs, wantOf } from './lease-terms.ts';
 import type { Ledger } from './ledger.ts';
-import { isBeingMoved, type PlacedCheck } from './next-region.ts';
-import type { Regions } from './region-calls.ts';
+import type { Regions } from './region.ts';
 import { nameOf } from './transfers.ts';
 
-export interface LeaseBook {
-  /** Ends all leases from before a change of rules or a reset. */
-  enter(announcement: string): void;
-  announcement(): string;
-  /** Whether a lease has units for this check now. */
-  has(placed: PlacedCheck): boolean;
-  /** Uses units for all of these checks, or for none. The ledger puts them back if the request is not admitted. */
-  use(
-    placed: readonly PlacedCheck[],
-    ledger: Pick<Ledger, 'noteLeased'>,
-  ): CheckResult<RuleCheck>[] | undefined;
-  /** Units to lease with this call, beyond the cost. If above 0, no other call leases until this one is answered. */
-  claim(regions: Regions, placed: PlacedCheck, check: RuleCheck): number;
-  /** A call that asked for units was answered, whatever the answer. */
-  answered(check: RuleCheck): void;
-  /** Called after every denial, with the time by the clock of the region. */
-  denied(check: RuleCheck, outcome: Outcome, atMs: number): void;
-  /** Called after every charge. Returns what is left of the whole limit, including this isolate's leased units. */
-  note(granted: Granted): number;
-  /** Whether the lease runs dry soon. */
-  isLow(check: RuleCheck): boolean;
-  /** Removes leases that were not used in time. The caller gives them back. */
-  takeIdle(): readonly Lease[];
-  total(): Leased;
-  /** Units leased of one counter; undefined if its rule is never leased. */
-  unitsOf(check: RuleCheck): number | undefined;
-}
-
-export interface Leased {
-  readonly counters: number;
-  readonly units: number;
-}
+export type LeaseBook = ReturnType<typeof createLeaseBook>;
 
 const MAX_COUNTERS = 10_000;
 /**
@@ -78,7 +40,7 @@ const IDLE_MS = 10_000;
 /** The most leases that one request gives back. */
 const MAX_GIVEN_BACK = 50;
 
-export function createLeaseBook(now: () => number): LeaseBook {
+export function createLeaseBook(now: () => number) {
   let counters = createBoundedCache<LeaseCounter>(MAX_COUNTERS);
   /** All leases with units, oldest first, also those whose counters the cache has dropped. */
   let open = new Set<Lease>();
@@ -108,12 +70,7 @@ export function createLeaseBook(now: () => number): LeaseBook {
     return lease && { counter, lease };
   };
 
-  const use = (
-    { counter, lease }: Found,
-    check: RuleCheck,
-    ms: number,
-    ledger: Pick<Ledger, 'noteLeased'>,
-  ) => {
+  const use = ({ counter, lease }: Found, check: RuleCheck, ms: number, ledger: LeaseLedger) => {
     updatePace(counter, check.cost, ms);
     counter.used += check.cost;
     const remaining = useUnits(counter, lease, check.cost);
@@ -148,8 +105,8 @@ export function createLeaseBook(now: () => number): LeaseBook {
     lease.units = 0;
   };
 
-  const add = (counter: LeaseCounter, granted: Granted, ms: number) => {
-    const { check, region, sentAtMs, chargedAtMs, outcome, whole } = granted;
+  const add = (counter: LeaseCounter, grant: LeaseGrant, ms: number) => {
+    const { check, region, sentAtMs, chargedAtMs, outcome, whole } = grant;
     const endsAtMs = sentAtMs + lastsMs(check, chargedAtMs);
     const size = outcome.granted;
     // A request that uses units of this lease leases nothing itself.
@@ -163,7 +120,8 @@ export function createLeaseBook(now: () => number): LeaseBook {
   };
 
   return {
-    enter(announcement) {
+    /** Ends all leases from before a change of rules or a reset. */
+    enter(announcement: string): void {
       if (announcement === current) return;
       current = announcement;
       forget();
@@ -171,18 +129,23 @@ export function createLeaseBook(now: () => number): LeaseBook {
 
     announcement: () => current,
 
-    has: (placed) => findLease(placed.check, nowMs()) !== undefined && !isBeingMoved(placed),
+    /** Whether a lease has units for this check now. */
+    has: (placed: PlacedCheck): boolean =>
+      findLease(placed.check, nowMs()) !== undefined && !isBeingMoved(placed),
 
-    use(placed, ledger) {
+    /** Uses units for all of these checks, or for none. The ledger puts them back if the request is not admitted. */
+    use(placed: readonly PlacedCheck[], ledger: LeaseLedger): CheckResult<RuleCheck>[] | undefined {
       const ms = nowMs();
       const found = mapStable(placed, ({ check }) => findLease(check, ms));
       if (!found.every((one) => one !== undefined)) return undefined;
       return mapStable(placed, ({ check }, i) => use(found[i] as Found, check, ms, ledger));
     },
 
-    claim(regions, placed, check) {
+    /**
+     * Units to lease with this call, beyond the cost. If above 0, no other call leases until this one is answered.
+     */
+    claim([region]: Regions, placed: PlacedCheck, check: RuleCheck): number {
       if (!check.rule.lease) return 0;
-      const [region] = regions;
       const ms = nowMs();
       const counter = counterOf(check);
       if (!counter || isAsking(counter, ms) || open.size >= MAX_COUNTERS || isBeingMoved(placed)) return 0;
@@ -195,42 +158,47 @@ export function createLeaseBook(now: () => number): LeaseBook {
       return want;
     },
 
-    answered(check) {
+    /** A call that asked for units was answered, whatever the answer. */
+    answered(check: RuleCheck): void {
       const counter = counterOf(check);
       if (counter) counter.asked = 0;
     },
 
-    denied(check, outcome, atMs) {
+    /** Called after every denial, with the time by the clock of the region. */
+    denied(check: RuleCheck, outcome: Outcome, atMs: number): void {
       const counter = counterOf(check);
       if (counter) noteRemaining(counter, { outcome, atMs, charged: 0 });
     },
 
-    note(granted) {
-      const { check, outcome, whole, usedNow, chargedAtMs } = granted;
+    /** Called after every charge. Returns what is left of the whole limit, including this isolate's leased units. */
+    note(grant: LeaseGrant): number {
+      const { check, outcome, whole, usedNow, chargedAtMs } = grant;
       // The call was sent before a change or a reset, so its lease is of no use.
-      if (!isLeasable(check) || granted.announcement !== current) return whole.remaining;
+      if (!isLeasable(check) || grant.announcement !== current) return whole.remaining;
       const ms = nowMs();
       const known = counterOf(check);
-      const counter = known ?? createLeaseCounter(ms);
+      const counter = known ?? new LeaseCounter(ms);
       if (!known) counters.set(nameOf(check), counter, Number.POSITIVE_INFINITY);
       updatePace(counter, check.cost, ms);
       counter.used += usedNow;
       noteRemaining(counter, { outcome, atMs: chargedAtMs, charged: usedNow + outcome.granted });
-      counter.aheadMs = chargedAtMs - granted.sentAtMs;
+      counter.aheadMs = chargedAtMs - grant.sentAtMs;
       const isLease = outcome.granted > 0 && lastsMs(check, chargedAtMs) > 0;
       if (isLease) endLeases(counter, ms);
-      const left = noteLeft(counter, granted, isLease ? outcome.granted : 0, ms);
-      if (isLease) add(counter, granted, ms);
+      const left = noteLeft(counter, grant, isLease ? outcome.granted : 0, ms);
+      if (isLease) add(counter, grant, ms);
       return left;
     },
 
-    isLow(check) {
+    /** Whether the lease runs dry soon. */
+    isLow(check: RuleCheck): boolean {
       const ms = nowMs();
       const counter = counterOf(check);
       return counter !== undefined && !isAsking(counter, ms) && isLow(counter, ms);
     },
 
-    takeIdle() {
+    /** Removes leases that were not used in time. The caller gives them back. */
+    takeIdle(): readonly Lease[] {
       if (open.size + givenUp.length === 0) return [];
       const ms = nowMs();
       for (const lease of open) {
@@ -240,19 +208,21 @@ export function createLeaseBook(now: () => number): LeaseBook {
       return givenUp.splice(0, MAX_GIVEN_BACK);
     },
 
-    unitsOf(check) {
+    /** Units leased of one counter; undefined if its rule is never leased. */
+    unitsOf(check: RuleCheck): number | undefined {
       if (!isLeasable(check)) return undefined;
-      const live = (counterOf(check)?.leases ?? []).filter(({ endsAtMs }) => endsAtMs > now());
-      return live.reduce((sum, { units }) => sum + units, 0);
+      return sumOf((counterOf(check)?.leases ?? []).filter(({ endsAtMs }) => endsAtMs > now()));
     },
 
+    /** What this isolate has leased and not used yet. */
     total() {
       const live = [...open].filter(({ endsAtMs }) => endsAtMs > now());
-      const units = live.reduce((sum, lease) => sum + lease.units, 0);
-      return { counters: new Set(live.map(({ check }) => nameOf(check))).size, units };
+      return { counters: new Set(live.map(({ check }) => nameOf(check))).size, units: sumOf(live) };
     },
   };
 }
+
+type LeaseLedger = Pick<Ledger, 'noteLeased'>;
 
 interface Found {
   readonly counter: LeaseCounter;
@@ -264,44 +234,4 @@ function isWorthGivingBack({ check, units, sentAtMs, endsAtMs }: Lease, ms: numb
   const lastsMs = traitsOf(check.algorithm).chargeLastsMs({ ...check, extra: check.extra });
   const counts = ms < endsAtMs || (lastsMs > check.windowMs && ms - sentAtMs < lastsMs);
   return units > 0 && counts;
-}
-
-// Lets a request use the leases of this isolate, if they were made under the current rules.
-
-interface LeasingRequest extends Following {
-  readonly operation: 'take' | 'peek';
-  readonly ledger: Ledger;
-}
-
-export interface Leasing {
-  /** The checks that this isolate has leased units for. */
-  find(placed: readonly PlacedCheck[], request: LeasingRequest): readonly PlacedCheck[];
-  /** Uses units for all of them; undefined if a lease has ended meanwhile. */
-  use(leased: readonly PlacedCheck[], request: LeasingRequest): readonly CheckResult<RuleCheck>[] | undefined;
-}
-
-export interface LeasingOptions extends LeaseUpkeepOptions {
-  /** See memory.ts. */
-  readonly announcement: () => string;
-}
-
-/** One list for all requests without a lease, so that V8 always sees the same kind of array: see `mapStable`. */
-const NONE: readonly PlacedCheck[] = [];
-
-export function createLeasing({ announcement, ...options }: LeasingOptions): Leasing {
-  const { book } = options;
-  const upkeep = createLeaseUpkeep(options);
-  const isLeased = (one: PlacedCheck) => one.check.rule.lease && book.has(one);
-  return {
-    find(placed, { operation }) {
-      book.enter(announcement());
-      return operation === 'take' && placed.some(isLeased) ? placed.filter(isLeased) : NONE;
-    },
-    use(leased, request) {
-      book.enter(announcement());
-      const used = book.use(leased, request.ledger);
-      upkeep.follow(leased, request);
-      return used;
-    },
-  };
 }

@@ -4,6 +4,7 @@
 
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import type { Check } from '../core/counting/check.ts';
+import { hash } from '../core/counting/keys.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { type CounterStore, OutOfCalls } from '../core/ports/region.ts';
 
@@ -81,7 +82,7 @@ function added<T>(list: T[], entry: T): T[] {
 
 /** A class, because every request has a ledger, and the methods of a class are made once. */
 export class Ledger {
-  /** See `ByClock` in deadline.ts. */
+  /** See `Deadline` in deadline.ts. */
   static readonly kept: Ledger = new Ledger(() => {});
 
   #spent: Charge[] = NOTHING;
@@ -227,11 +228,15 @@ export class Ledger {
   async #releaseAt(store: CounterStore, held: readonly Charge[]): Promise<void> {
     for (const pauseMs of RELEASE_AGAIN_MS) {
       if (await this.#amendAt(store, 'refund', held)) return;
-      await new Promise((resolve) => setTimeout(resolve, pauseMs * (1 + Math.random())));
+      await new Promise((resolve) => setTimeout(resolve, spread(pauseMs, held)));
     }
     await this.#amendAt(store, 'refund', held);
   }
 }
+
+/** Up to twice as long. Seats have random ids, so requests that fail together do not try again together. */
+export const spread = (pauseMs: number, [first]: readonly Pick<Charge, 'check'>[]): number =>
+  pauseMs * (1 + hash(first?.check.seatId ?? '', pauseMs) / 2 ** 32);
 
 const holdsSeat = ({ algorithm }: RuleCheck): boolean => traitsOf(algorithm).holdsSeats === true;
 
@@ -241,10 +246,8 @@ export const needsFollowUp = (check: RuleCheck): boolean => {
   return holdsSeat(check) || action === 'throttle' || costFromOrigin || refundOnError;
 };
 
-// Holds the seats of an admitted request: renews them until the request ends, then gives them back. If the Worker dies,
-// they expire.
-
-export interface Held {
+/** Renews the seats of an admitted request until it ends, then gives them back. If the Worker dies, they expire. */
+export interface SeatHold {
   /** Aborts when a seat is lost: the connection must then close. */
   readonly lost: AbortSignal;
   /** Resolves when all seats have been given back. Further calls do nothing. */
@@ -255,14 +258,14 @@ export interface Held {
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** Undefined if there is no seat. Renews three times within a lifetime, so that one failure does no harm. */
-export function holdSeats(ledger: Pick<Ledger, 'seatMs' | 'renew' | 'release'>): Held | undefined {
+export function holdSeats(ledger: Pick<Ledger, 'seatMs' | 'renew' | 'release'>): SeatHold | undefined {
   const { seatMs } = ledger;
   if (seatMs === undefined) return undefined;
   const losing = new AbortController();
   let isOver = false;
   const renew = async () => {
-    const isHeld = await ledger.renew();
-    if (isHeld || isOver) return;
+    const isSeatHold = await ledger.renew();
+    if (isSeatHold || isOver) return;
     clearInterval(timer);
     losing.abort();
   };

@@ -33,15 +33,15 @@
 //
 // # Who does what
 //
-//   limiter.ts         the order above; outdated rules; errors
+//   limiter.ts         the order above; rounds; errors
 //   memory.ts          what memory knows about a request; known denials
-//   leases.ts          the leases of this isolate; lease-counter.ts: one counter and its pace; lease-upkeep.ts: how much
-//                      to lease, the next lease and units that are given back, after responses
-//   count.ts           counts checks in regions, until all are admitted or one is denied for good
-//   next-region.ts     which region to ask next about a check
-//   region-calls.ts    one call to one region, and what its answer means
-//   region-watch.ts    probes failed regions; knows how far away regions are, and how many isolates they have
+//   count.ts           the machine that counts checks in regions: which calls to make after each answer, and the
+//                      conclusion. next-region.ts: whom it asks, and how long it waits; verdicts.ts: what answers mean
+//   calls.ts           makes the calls of the machine
+//   region.ts          one region: its breaker, probes of a failed region, its distance, the number of its isolates
 //   transfers.ts       parts that one region transfers to another; merging.ts: small limits that one region counts alone
+//   leases.ts          the leases of this isolate; lease-counter.ts: one counter and its pace; lease-terms.ts: how much
+//                      to lease; lease-use.ts: uses leases, and asks for the next ones after responses
 //   fallback.ts        decides in this isolate alone
 //   rules-in-force.ts  reads announcements and loads newer rules
 //   ledger.ts          all charges of one request; refunds, settles, renews and releases them
@@ -52,6 +52,8 @@
 // A request is admitted, as counted, with a check that nobody has counted. A peek charges something, or memory decides
 // it. Two requests share a ledger. Anybody but the ledger changes a charge. A round counts before the charges of the
 // round before it are on their way back. A request waits for a promise of another request: on Workers, it would hang.
+// count.ts names what must never be while it counts. Where such a thing can be seen, the code throws, and the request
+// goes on as its rules say.
 
 import {
   type CheckResult,
@@ -67,16 +69,18 @@ import type { SharesByRegion } from '../core/matching/rule.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import type { Probe, SnapshotSource } from '../core/ports/snapshot-source.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
+import { createPlacer, type PlacedCheck } from '../core/regions/placement.ts';
 import { type FieldError, textOfErrors } from '../core/shape.ts';
-import { type Counted, createRegionalCount } from './count.ts';
+import { createCalls } from './calls.ts';
+import { type Conclusion, knownDenial } from './count.ts';
 import { createDeadline, type Deadline, keepAlive, waitHalf } from './deadline.ts';
-import { createLocalLimiter, type Uncounted } from './fallback.ts';
-import { createLeaseBook, createLeasing, type Leased } from './leases.ts';
+import { createLocalLimiter, type FallbackRequest } from './fallback.ts';
+import { createLeaseUse } from './lease-use.ts';
+import { createLeaseBook, type LeaseBook } from './leases.ts';
 import { createLedger, type Ledger } from './ledger.ts';
-import { createDecisionMemory, createKnownDenials, type Known } from './memory.ts';
-import { createPlacing, type PlacedCheck } from './next-region.ts';
-import { type LimiterRegion, type Regions, reasonOf } from './region-calls.ts';
-import { createRulesInForce, type Hearing } from './rules-in-force.ts';
+import { createDecisionMemory, createKnownDenials, NO_CHECKS, type SortedChecks } from './memory.ts';
+import { type LimiterRegion, type Regions, reasonOf } from './region.ts';
+import { createRulesInForce, type RulesNews } from './rules-in-force.ts';
 import { createTransfers } from './transfers.ts';
 
 export interface Limiter {
@@ -86,7 +90,7 @@ export interface Limiter {
    */
   decide(request: DecisionRequest, plan: MakePlan): Decision | Promise<Decision>;
   /** What this isolate has leased and not used yet. */
-  leased(): Leased;
+  leased(): ReturnType<LeaseBook['total']>;
   /** Units leased of one counter; undefined if its rule is never leased. */
   leasedOf(check: RuleCheck): number | undefined;
 }
@@ -113,28 +117,38 @@ const SHADOW_MS = 5_000;
 
 export function createLimiter(options: LimiterOptions): Limiter {
   const { snapshots, deadlineMs, capPerSecond, now, onBug } = options;
+  const announcement = () => snapshots.announced();
   const rules = createRulesInForce({ snapshots, deadlineMs, now });
+  const denials = createKnownDenials();
   const transfers = createTransfers(now);
   const leases = createLeaseBook(now);
-  const regional = createRegionalCount({ now, denials: createKnownDenials(), transfers, leases });
-  const leasing = createLeasing({ now, book: leases, transfers, announcement: () => snapshots.announced() });
+  const counting = { now, denials, transfers, leases };
+  const countChecks = createCalls(counting);
+  const leasing = createLeaseUse({ now, book: leases, transfers, announcement });
+  const place = createPlacer(options.shares, now);
   const memory = createDecisionMemory({
-    placing: createPlacing(options.shares, now),
-    regional,
+    place,
     leasing,
-    announcement: () => snapshots.announced(),
+    knownDenial: (request) => knownDenial(counting, request),
+    announcement,
   });
   const local = createLocalLimiter({ now, capPerSecond });
   let ownId: string | undefined;
 
   const decide: Limiter['decide'] = (asked, makePlan) => {
     const request = reporting(asked);
+    let round: OpenRound | undefined;
     try {
-      if (!request.ledger.isEmpty) throw new Error('another request has charges in this ledger');
+      if (!request.ledger.isEmpty)
+        throw new Error('expected an empty ledger, got one with charges of another request');
       const snapshot = snapshots.current();
-      return snapshot ? inRound(firstRound(request, makePlan, snapshot)) : start(request, makePlan);
+      if (!snapshot) return start(request, makePlan);
+      round = firstRound(request, makePlan, snapshot);
+      const plan = makePlan(round);
+      if (plan instanceof Promise) return inRounds(round, plan);
+      return fromMemory(round, plan) ?? inRounds(round, undefined);
     } catch (error) {
-      return recover(error, { request });
+      return recover(error, round ?? { request });
     }
   };
 
@@ -148,8 +162,9 @@ export function createLimiter(options: LimiterOptions): Limiter {
       const starting = rules.start(request);
       keepAlive(starting, request);
       const snapshot = await starting;
-      if (snapshot) return await inRound(firstRound(request, makePlan, snapshot));
-      return decided(request, degraded(request, { reason: 'no-rules' }));
+      if (!snapshot) return decided(request, degraded(request, { reason: 'no-rules' }));
+      const round = firstRound(request, makePlan, snapshot);
+      return await inRounds(round, makePlan(round));
     } catch (error) {
       return recover(error, { request });
     }
@@ -165,6 +180,8 @@ export function createLimiter(options: LimiterOptions): Limiter {
       startedAtMs,
       probe: snapshots.probe(),
       plan: UNPLANNED,
+      sorted: NO_CHECKS,
+      hearing: undefined,
       delayedBy: undefined,
       isKnownDenied(checks) {
         return memory.isKnownDenied(request, this.snapshot, checks);
@@ -172,68 +189,87 @@ export function createLimiter(options: LimiterOptions): Limiter {
     };
   };
 
-  const inRound = (round: OpenRound): Decision | Promise<Decision> => {
-    try {
-      const plan = round.makePlan(round);
-      return plan instanceof Promise ? whenPlanned(round, plan) : byPlan(round, plan);
-    } catch (error) {
-      return recover(error, round);
-    }
-  };
-
-  const whenPlanned = async (round: OpenRound, planning: Promise<RequestPlan>): Promise<Decision> => {
-    try {
-      return await byPlan(round, await planning);
-    } catch (error) {
-      return recover(error, round);
-    }
-  };
-
-  const byPlan = (round: OpenRound, plan: RequestPlan): Decision | Promise<Decision> => {
+  /** Decides without a call, if memory can and no region must confirm the rules first. */
+  const fromMemory = (round: OpenRound, plan: RequestPlan): Decision | undefined => {
     round.plan = plan;
-    const known = memory.lookUp(round.request, round.snapshot, checksOf(plan));
-    if (known.open.length > 0 && !known.denial) return byCall(round, known);
-    const hearing = rules.hear(round);
-    if (hearing) return afterNews(round, known, hearing);
-    return byMemory(round, known) ?? byCall(round, known);
+    round.sorted = memory.sort(round.request, round.snapshot, checksOf(plan));
+    if (round.sorted.open.length > 0 && !round.sorted.denial) return undefined;
+    round.hearing = rules.hear(round);
+    return round.hearing ? undefined : byMemory(round);
   };
 
-  /** Decides without a call; undefined if a lease has ended meanwhile. */
-  const byMemory = (round: OpenRound, known: Known): Decision | undefined => {
-    const { leased, denial } = known;
-    if (leased.length === 0 || denial) return finish(round, known, uncounted(round.plan, denial));
+  /** Undefined if a lease has ended meanwhile. */
+  const byMemory = (round: OpenRound): Decision | undefined => {
+    const { leased, denial } = round.sorted;
+    if (leased.length === 0 || denial) return finish(round, uncounted(round.plan, denial));
     const used = leasing.use(leased, round.request);
-    return used && finish(round, known, judge(round, used));
+    return used && finish(round, judge(round, used));
   };
 
-  /** Asks a region to confirm the rules before they decide, because the last confirmation is too old. */
-  const afterNews = async (round: OpenRound, known: Known, hearing: Promise<Hearing>): Promise<Decision> => {
+  /** A region must confirm the rules before they decide, because the last confirmation is too old. */
+  const afterNews = async (
+    round: OpenRound,
+    hearing: Promise<RulesNews>,
+  ): Promise<RoundResult | undefined> => {
+    const { news, delayedBy } = await hearing;
+    round.delayedBy = delayedBy;
+    return news && (await rules.follow(news, round)) ? 'outdated' : byMemory(round);
+  };
+
+  /**
+   * All rounds of a request that memory alone does not decide. Without a plan, memory has been asked in the first round.
+   * One function, because each promise costs every request time.
+   */
+  const inRounds = async (
+    first: OpenRound,
+    planning: RequestPlan | Promise<RequestPlan> | undefined,
+  ): Promise<Decision> => {
+    let round = first;
+    let plan = planning;
     try {
-      const { news, delayedBy } = await hearing;
-      round.delayedBy = delayedBy;
-      if (news && (await rules.follow(news, round))) return await again(round);
-      return byMemory(round, known) ?? (await byCall(round, known));
+      for (;;) {
+        let result: RoundResult | undefined = plan && fromMemory(round, await plan);
+        if (round.hearing) result = await afterNews(round, round.hearing);
+        if (!result) {
+          const used = useLeases(round);
+          const conclusion = await count(round, used);
+          const news = newsOf(round, conclusion);
+          const isReplaced = news !== undefined && (await rules.follow(news, round));
+          result =
+            isReplaced || conclusion.isStopped ? 'outdated' : finish(round, judge(round, used, conclusion));
+        }
+        if (result !== 'outdated') return result;
+        round = await nextRound(round);
+        plan = round.makePlan(round);
+      }
     } catch (error) {
       return recover(error, round);
     }
   };
 
-  /** Uses leases for the checks that have some, and counts the others. */
-  const byCall = async (round: OpenRound, known: Known): Promise<Decision> => {
-    const { request, probe } = round;
-    const { enforced, leased, open } = known;
-    try {
-      const used = open.length > 0 ? leasing.use(leased, request) : undefined;
-      const counted = await count(round, used ? open : enforced);
-      round.delayedBy ??= counted.delayedBy;
-      for (const region of counted.regions) reportToCensus(region, request.afterResponse);
-      const news = probe && counted.regions.length > 0 ? rules.learn(probe, counted.heard) : undefined;
-      const isReplaced = news !== undefined && (await rules.follow(news, round));
-      if (isReplaced || counted.isStopped) return await again(round);
-      return finish(round, known, judge(round, used, counted));
-    } catch (error) {
-      return recover(error, round);
-    }
+  /** Uses leases for the checks that have some. The regions count the others, or all if a lease has ended meanwhile. */
+  const useLeases = ({ request, sorted: { leased, open } }: OpenRound): Results | undefined =>
+    open.length > 0 ? leasing.use(leased, request) : undefined;
+
+  const count = ({ request, deadline, probe, sorted }: OpenRound, used: Results | undefined) =>
+    countChecks({
+      regions: request.regions,
+      operation: request.operation,
+      ledger: request.ledger,
+      afterResponse: request.afterResponse,
+      placed: used ? sorted.open : sorted.enforced,
+      deadline,
+      announcement: announcement(),
+      withAnnouncement: probe !== undefined,
+      // Rules that were confirmed a moment ago may decide one more request.
+      expected: probe?.isOverdue ? probe.expected : undefined,
+    });
+
+  /** What the regions said about the rules and about their isolates, beside counting. */
+  const newsOf = (round: OpenRound, { regions, delayedBy, announced }: Conclusion) => {
+    round.delayedBy ??= delayedBy;
+    for (const region of regions) reportToCensus(region, round.request.afterResponse);
+    return round.probe && regions.length > 0 ? rules.learn(round.probe, announced) : undefined;
   };
 
   /** A decision that takes no call to the counters. */
@@ -247,23 +283,13 @@ export function createLimiter(options: LimiterOptions): Limiter {
     return { kind: 'counted', allowed: true, nowMs: now(), results: [] };
   };
 
-  const count = ({ request, deadline, probe }: OpenRound, placed: readonly PlacedCheck[]) =>
-    regional.count({
-      regions: request.regions,
-      operation: request.operation,
-      ledger: request.ledger,
-      afterResponse: request.afterResponse,
-      placed,
-      deadline,
-      announcement: snapshots.announced(),
-      withAnnouncement: probe !== undefined,
-      // Rules that were confirmed a moment ago may decide one more request.
-      expected: probe?.isOverdue ? probe.expected : undefined,
-    });
-
   /** Decides by the leases used and by what the regions have counted. */
-  const judge = ({ request, startedAtMs }: OpenRound, used: Results = [], counted?: Counted): Unstamped => {
-    const { results: others = [], missing = [], failure } = counted ?? {};
+  const judge = (
+    { request, startedAtMs }: OpenRound,
+    used: Results = [],
+    conclusion?: Conclusion,
+  ): Unstamped => {
+    const { results: others = [], missing = [], failure } = conclusion ?? {};
     const results = used.length === 0 ? others : [...used, ...others];
     const allowed = !results.some(isDenying);
     // A region without an answer does not overrule one that denies.
@@ -273,26 +299,28 @@ export function createLimiter(options: LimiterOptions): Limiter {
     return { kind: 'counted', allowed, nowMs, results, failedOver: failure };
   };
 
-  const finish = (round: OpenRound, known: Known, decision: Unstamped): Decision => {
-    const { request, snapshot, startedAtMs } = round;
-    const { enforced, leased, shadow } = known;
-    if (request.operation === 'peek' && (leased.length > 0 || known.denial || !request.ledger.isEmpty))
-      throw new Error('a peek was charged, or memory has decided it');
+  const finish = (round: OpenRound, decision: Unstamped): Decision => {
+    const { request, snapshot, startedAtMs, sorted } = round;
+    const { enforced, leased, shadow, denial } = sorted;
+    if (request.operation === 'peek' && (leased.length > 0 || denial || !request.ledger.isEmpty))
+      throw new Error(
+        'expected a peek to charge nothing and to ask a region, but it was charged or memory decided',
+      );
     if (decision.kind === 'counted' && decision.allowed && decision.results.length < enforced.length)
-      throw new Error('nobody has counted a check of an admitted request');
+      throw new Error(`expected ${enforced.length} counted checks, got ${decision.results.length}`);
     if (decision.allowed && shadow.length > 0) request.afterResponse(countShadow(request, shadow));
     const isStale = !snapshots.isConfirmed(startedAtMs);
     return decided(request, stamped(decision, snapshot.version, isStale, round.delayedBy));
   };
 
   const countShadow = async ({ regions, afterResponse }: DecisionRequest, placed: readonly PlacedCheck[]) => {
-    const { results } = await regional.count({
+    const { results } = await countChecks({
       regions,
       afterResponse,
       placed,
       operation: 'take',
       withAnnouncement: false,
-      announcement: snapshots.announced(),
+      announcement: announcement(),
       deadline: createDeadline(SHADOW_MS, now),
       // Charges of shadow rules never change later, so nobody keeps this ledger.
       ledger: createLedger(onBug),
@@ -305,29 +333,35 @@ export function createLimiter(options: LimiterOptions): Limiter {
    * all the same; at worst, the first charge denies the request. If a refund is lost, the request stays charged twice
    * until its windows end. Side effects of a denial stay: a block goes on, and a counted denial stays counted.
    */
-  const again = async ({ probe, ...round }: OpenRound): Promise<Decision> => {
-    const { request, snapshot } = round;
+  const nextRound = async ({ probe, ...round }: OpenRound): Promise<OpenRound> => {
+    const { request } = round;
+    const snapshot = snapshots.current() ?? round.snapshot;
     // Waiting for lapsed rules is treated like a cold start: the deadline begins after it.
     const deadline = probe?.isLapsed ? createDeadline(deadlineMs, now) : round.deadline;
     if (!request.ledger.isEmpty) {
-      const undone = regional.undo(request.ledger);
+      const undone = undo(request.ledger);
       request.afterResponse(undone);
       await waitHalf(deadline, undone, undefined);
     }
-    return inRound({ ...round, plan: UNPLANNED, deadline, snapshot: snapshots.current() ?? snapshot });
+    return { ...round, plan: UNPLANNED, sorted: NO_CHECKS, hearing: undefined, deadline, snapshot };
+  };
+
+  const undo = (ledger: Ledger): Promise<void> => {
+    denials.unsettle(ledger.charges, now());
+    return ledger.undo();
   };
 
   /** Decides a request that no region has counted. */
   const degraded = (
     { regions, operation, ledger }: DecisionRequest,
-    what: Pick<Uncounted, 'reason' | 'checks'>,
+    what: Pick<FallbackRequest, 'reason' | 'checks'>,
   ): DegradedDecision =>
     operation === 'take'
       ? local.decide({ ...what, ledger, isolates: regions[0].census.count(), regions: regions.length })
       : { kind: 'degraded', allowed: false, fallback: 'closed', reason: what.reason };
 
   /** Decides as the rules of the plan say, if there is one. Otherwise the request goes on. */
-  const recover = (error: unknown, { request, plan = UNPLANNED }: Failed): Decision => {
+  const recover = (error: unknown, { request, plan = UNPLANNED }: FailedRound): Decision => {
     if (error instanceof DoesNotFit) throw error;
     const reason = reasonOf(error);
     if (reason === 'internal-error') onBug(error);
@@ -343,7 +377,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
 
   /** A denied request keeps no charge. Failed regions are probed after the response. */
   const decided = ({ regions, ledger, afterResponse }: DecisionRequest, decision: Decision): Decision => {
-    if (!decision.allowed && !ledger.isEmpty) afterResponse(regional.undo(ledger));
+    if (!decision.allowed && !ledger.isEmpty) afterResponse(undo(ledger));
     for (const { watch } of regions) watch.look(afterResponse);
     return decision;
   };
@@ -359,7 +393,10 @@ export function createLimiter(options: LimiterOptions): Limiter {
 }
 
 /** What an error leaves behind: a request, and its plan if it had one. */
-type Failed = Pick<OpenRound, 'request'> & Partial<OpenRound>;
+type FailedRound = Pick<OpenRound, 'request'> & Partial<OpenRound>;
+
+/** `outdated`: newer rules have been loaded, and they must decide the request. */
+type RoundResult = Decision | 'outdated';
 
 type Results = readonly CheckResult<RuleCheck>[];
 
@@ -409,6 +446,10 @@ interface OpenRound extends Round {
   readonly makePlan: MakePlan;
   /** `UNPLANNED` until there is one. */
   plan: RequestPlan;
+  /** The checks of the plan. */
+  sorted: SortedChecks;
+  /** Set if a region must confirm the rules before they decide. */
+  hearing: Promise<RulesNews> | undefined;
   readonly startedAtMs: number;
   /** If there is one, the round reads the announcement in the call to Redis that it makes anyway. */
   readonly probe?: Probe | undefined;

@@ -6,13 +6,15 @@ import type { Outcome } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
-import type { RegionalCount } from './count.ts';
-import type { Leasing } from './leases.ts';
-import { needsFollowUp } from './ledger.ts';
+import type { PlaceChecks, PlacedCheck } from '../core/regions/placement.ts';
+import type { DenialRequest } from './count.ts';
+import type { LeaseUse } from './lease-use.ts';
+import { type Charge, needsFollowUp } from './ledger.ts';
 import type { DecisionRequest } from './limiter.ts';
-import type { PlacedCheck, Placing } from './next-region.ts';
+import { nameOf } from './transfers.ts';
 
-export interface Known {
+/** The checks of a request, sorted by what memory knows about them. */
+export interface SortedChecks {
   readonly enforced: readonly PlacedCheck[];
   /** Shadow rules that are counted after the response. */
   readonly shadow: readonly PlacedCheck[];
@@ -23,22 +25,17 @@ export interface Known {
   readonly denial: readonly CheckResult<RuleCheck>[] | undefined;
 }
 
-export interface DecisionMemory {
-  lookUp(request: DecisionRequest, snapshot: Snapshot, checks: readonly RuleCheck[]): Known;
-  /** Whether one of these checks denies the request. */
-  isKnownDenied(request: DecisionRequest, snapshot: Snapshot, checks: readonly RuleCheck[]): boolean;
-}
-
 export interface DecisionMemoryOptions {
-  readonly placing: Placing;
-  readonly leasing: Leasing;
-  readonly regional: Pick<RegionalCount, 'knownDenial'>;
+  readonly place: PlaceChecks;
+  readonly leasing: LeaseUse;
+  /** See count.ts. */
+  readonly knownDenial: (request: DenialRequest) => CheckResult<RuleCheck>[] | undefined;
   /** See `Moment`. */
   readonly announcement: () => string;
 }
 
-export function createDecisionMemory(options: DecisionMemoryOptions): DecisionMemory {
-  const { placing, leasing, regional, announcement } = options;
+export function createDecisionMemory(options: DecisionMemoryOptions) {
+  const { place, leasing, knownDenial, announcement } = options;
 
   /**
    * With several regions, shadow rules are counted after the response, so that no request waits for them. Rules that
@@ -49,22 +46,19 @@ export function createDecisionMemory(options: DecisionMemoryOptions): DecisionMe
     { split }: Snapshot,
     checks: readonly RuleCheck[],
   ) => {
-    const place = (some: readonly RuleCheck[]) => placing.place(some, regions, split);
     const mayWait = regions.length > 1 && operation === 'take';
     const isLater = (check: RuleCheck) => check.isShadow === true && mayWait && !needsFollowUp(check);
-    if (!checks.some(isLater)) return { enforced: place(checks), shadow: [] };
-    return {
-      enforced: place(checks.filter((check) => !isLater(check))),
-      shadow: place(checks.filter(isLater)),
-    };
+    if (!checks.some(isLater)) return { enforced: place(checks, regions, split), shadow: NONE };
+    const { later = [], now = [] } = Object.groupBy(checks, (check) => (isLater(check) ? 'later' : 'now'));
+    return { enforced: place(now, regions, split), shadow: place(later, regions, split) };
   };
 
   const denialOf = ({ operation, regions }: DecisionRequest, placed: readonly PlacedCheck[]) =>
     operation === 'take' && placed.length > 0
-      ? regional.knownDenial({ placed, regions, announcement: announcement() })
+      ? knownDenial({ placed, regions, announcement: announcement() })
       : undefined;
 
-  const lookUp: DecisionMemory['lookUp'] = (request, snapshot, checks) => {
+  const sort = (request: DecisionRequest, snapshot: Snapshot, checks: readonly RuleCheck[]): SortedChecks => {
     const { enforced, shadow } = placeAll(request, snapshot, checks);
     const leased = leasing.find(enforced, request);
     const open = leased.length === 0 ? enforced : enforced.filter((one) => !leased.includes(one));
@@ -72,17 +66,32 @@ export function createDecisionMemory(options: DecisionMemoryOptions): DecisionMe
   };
 
   return {
-    lookUp,
-    // Judges as the decision will: otherwise leased units could admit a request whose caller was not looked up.
-    isKnownDenied: (...asked) => lookUp(...asked).denial !== undefined,
+    sort,
+    /**
+     * Whether one of these checks denies the request. Judges as the decision will: otherwise leased units could admit a
+     * request whose caller was not looked up.
+     */
+    isKnownDenied: (...asked: Parameters<typeof sort>): boolean => sort(...asked).denial !== undefined,
   };
 }
+
+const NONE: readonly PlacedCheck[] = [];
+
+export const NO_CHECKS: SortedChecks = {
+  enforced: NONE,
+  shadow: NONE,
+  leased: NONE,
+  open: NONE,
+  denial: undefined,
+};
 
 // The isolate remembers each denial until its retry time and answers repeats from memory. It keeps only denials that
 // nothing can end earlier. So it keeps no denial of a rule whose seats may be released, whose charges may be given
 // back, or whose counter the next denied request would change.
 
 const MAX_DENIALS = 10_000;
+/** For this long after a charge was given back, no denial of its counter is remembered: the charge may have caused it. */
+const UNSETTLED_MS = 5_000;
 /** As a precaution, the isolate asks the region again after this time, even for a request that can never pass. */
 const NEVER_MS = 60_000;
 
@@ -98,16 +107,11 @@ interface Denial extends Omit<Moment, 'announcement'>, Pick<RuleCheck, 'limit' |
   readonly outcome: Outcome;
 }
 
-export interface KnownDenials {
-  /** An upper bound for the number of denials in memory. */
-  readonly size: number;
-  /** The denial that the region would give now; undefined if the isolate must ask it. */
-  find(region: string, check: RuleCheck, nowMs: number, announcement: string): Outcome | undefined;
-  remember(region: string, check: RuleCheck, outcome: Outcome, moment: Moment): void;
-}
+export type KnownDenials = ReturnType<typeof createKnownDenials>;
 
-export function createKnownDenials(maxEntries = MAX_DENIALS): KnownDenials {
+export function createKnownDenials(maxEntries = MAX_DENIALS) {
   let denials = createBoundedCache<Denial>(maxEntries);
+  const unsettled = createBoundedCache<true>(maxEntries);
   let current = '';
 
   const enter = (announcement: string) => {
@@ -116,36 +120,41 @@ export function createKnownDenials(maxEntries = MAX_DENIALS): KnownDenials {
     denials = createBoundedCache<Denial>(maxEntries);
   };
 
-  const denialOf = (region: string, check: RuleCheck, nowMs: number): Denial | undefined => {
-    const denial = denials.get(nameOf(region, check), nowMs);
-    // A denial with another limit says nothing about this limit. Nor does a denial from before the clock was put back.
-    const isSame = denial && denial.limit === check.limit && denial.extra === check.extra;
-    return isSame && denial.cost === check.cost && denial.askedAtMs <= nowMs ? denial : undefined;
-  };
-
   return {
+    /** An upper bound for the number of denials in memory. */
     get size() {
       return denials.size;
     },
-    find(region, check, nowMs, announcement) {
+
+    /** The denial that the region would give now; undefined if the isolate must ask it. */
+    find(region: string, check: RuleCheck, nowMs: number, announcement: string): Outcome | undefined {
       enter(announcement);
       if (denials.size === 0 || !isLasting(check)) return undefined;
-      const denial = denialOf(region, check, nowMs);
-      return denial && outcomeAt(denial, nowMs);
+      const denial = denials.get(denialName(region, check), nowMs);
+      // A denial with another limit says nothing about this limit. Nor does a denial from before the clock was put back.
+      const isSame = denial && denial.limit === check.limit && denial.extra === check.extra;
+      if (!isSame || denial.cost !== check.cost || denial.askedAtMs > nowMs) return undefined;
+      return outcomeAt(denial, nowMs);
     },
 
-    remember(region, check, outcome, { askedAtMs, answeredAtMs, announcement }) {
+    remember(region: string, check: RuleCheck, outcome: Outcome, moment: Moment): void {
+      const { askedAtMs, answeredAtMs, announcement } = moment;
       enter(announcement);
-      if (outcome.allowed || !isLasting(check)) return;
+      if (outcome.allowed || !isLasting(check) || unsettled.get(nameOf(check), askedAtMs)) return;
       const { limit, extra, cost } = check;
       const denial = { limit, extra, cost, askedAtMs, answeredAtMs, outcome };
       // Counts from the moment of asking. Redis judged later than that, so no denial outlives its reason.
-      denials.set(nameOf(region, check), denial, askedAtMs + (outcome.retryAfterMs ?? NEVER_MS));
+      denials.set(denialName(region, check), denial, askedAtMs + (outcome.retryAfterMs ?? NEVER_MS));
+    },
+
+    /** Called when charges are given back. A caller that they have denied may then pass before its retry time. */
+    unsettle(charges: readonly Pick<Charge, 'check'>[], nowMs: number): void {
+      for (const { check } of charges) unsettled.set(nameOf(check), true, nowMs + UNSETTLED_MS);
     },
   };
 }
 
-const nameOf = (region: string, { id, key }: RuleCheck) => `${region} ${id} ${key}`;
+const denialName = (region: string, check: RuleCheck) => `${region} ${nameOf(check)}`;
 
 /** Whether the denial stands until its retry time, whatever happens meanwhile. */
 function isLasting({

@@ -3,16 +3,13 @@
 // other region has counted, and that region then transfers its part although it is in use. docs/regions.md explains why
 // that is exact.
 
-import { capacityOf, hasBurst } from '../core/counting/capacity.ts';
-import type { SettleCheck, TransferReply } from '../core/counting/check.ts';
-import { isStandIn, type RuleCheck } from '../core/matching/plan.ts';
-import type { AfterResponse } from '../core/ports/telemetry.ts';
+import type { TransferReply } from '../core/counting/check.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
 import { centralRegionOf } from '../core/regions/parts.ts';
+import type { PlacedCheck } from '../core/regions/placement.ts';
 import { isMerged } from '../core/regions/placement.ts';
-import type { Pending } from './count.ts';
-import type { PlacedCheck } from './next-region.ts';
-import type { LimiterRegion, Regions } from './region-calls.ts';
-import { type Transfers, wholeOf } from './transfers.ts';
+import type { LimiterRegion, Regions } from './region.ts';
+import { type Transfer, type TransferCall, wholeOf } from './transfers.ts';
 
 /** No request waits for these calls, so they may take long. */
 const MERGE_MS = 5_000;
@@ -27,7 +24,9 @@ export interface Merge {
   readonly regions: Regions;
 }
 
-export interface MergingOptions extends Pick<Transfers, 'ask' | 'transferFrom'> {
+export interface MergingOptions {
+  readonly ask: (call: TransferCall, signal: AbortSignal) => Promise<readonly TransferReply[]>;
+  readonly transferFrom: (check: RuleCheck, region: string) => Transfer | undefined;
   /** Whether that region has refused its part of the counter lately. */
   readonly isRefused: (from: string, check: RuleCheck) => boolean;
 }
@@ -82,39 +81,3 @@ export function createMerging({ ask, transferFrom, isRefused }: MergingOptions) 
 
 const unitsInUse = (reply: TransferReply | undefined): number =>
   reply?.kind === 'in-use' ? reply.usedUnits : 0;
-
-// Carries the level of a bucket over to another region when its rule moves. The counter there starts empty, and a
-// bucket under load never empties, so the old level would be forgotten. While both regions count, Weir raises the new
-// bucket to the level of the old one after responses. Windows need none of this: they end.
-
-/** No request waits for this call. If it fails, Weir tries again after the next request. */
-const CATCH_UP_MS = 5_000;
-
-/** Charges the new region with the units that only the old one has counted. */
-export function catchUp(pending: readonly Pending[], afterResponse: AfterResponse, nowMs: number): void {
-  for (let i = 1; i < pending.length; i += 1) {
-    if (pending[i - 1]?.placed.check !== pending[i]?.placed.check) continue;
-    const [older, newer] = [usedOf(pending[i - 1]), usedOf(pending[i])];
-    if (!older || !newer || older.units <= newer.units) continue;
-    const { check, region } = newer;
-    const lacking = { ...check, cost: older.units - newer.units, mostUnits: older.units, chargedAtMs: nowMs };
-    afterResponse(settle(region, lacking));
-  }
-}
-
-const settle = (region: LimiterRegion, check: SettleCheck): Promise<unknown> =>
-  region.store.settle({ checks: [check] }, AbortSignal.timeout(CATCH_UP_MS)).catch(region.watch.note);
-
-/**
- * Units used in a bucket that one region counts alone. A check that is counted twice is in the list twice, older first.
- */
-function usedOf(one: Pending | undefined) {
-  if (!one?.admitted || one.placed.at === undefined || !hasBurst(one.placed.check)) return undefined;
-  const { region, outcome, result } = one.admitted;
-  if (isStandIn(result.check)) return undefined;
-  return {
-    region,
-    check: result.check,
-    units: capacityOf(result.check) - outcome.remaining,
-  };
-}

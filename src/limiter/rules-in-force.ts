@@ -7,7 +7,7 @@ import { CounterStoreError } from '../core/ports/region.ts';
 import type { OutdatedNotice, Probe, SnapshotSource } from '../core/ports/snapshot-source.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { createDeadline, type Deadline, keepAlive, waitAtMost } from './deadline.ts';
-import { askRegion, FAIR_PART, type Regions } from './region-calls.ts';
+import { askRegion, FAIR_PART, type Regions } from './region.ts';
 
 /** The announcement of a region; null if there is none. */
 export interface RegionAnnouncement extends Omit<OutdatedNotice, 'announced'> {
@@ -21,24 +21,10 @@ export interface RulesRequest {
 }
 
 /** What a request has learnt about its rules before they decide. */
-export interface Hearing {
+export interface RulesNews {
   readonly news: OutdatedNotice | undefined;
   /** Why the request waited longer than it should have. */
   readonly delayedBy: DegradedReason | undefined;
-}
-
-export interface RulesInForce {
-  /** Loads the first rules of this isolate. */
-  start(request: RulesRequest['request']): Promise<Snapshot | undefined>;
-  /** Notes what a probe has read. Returns the notice if the rules are outdated. */
-  learn(probe: Probe, heard: readonly RegionAnnouncement[]): OutdatedNotice | undefined;
-  /**
-   * Reads the announcement by a call of its own, if a probe is due. Returns a promise only if a region must confirm the
-   * rules before they decide.
-   */
-  hear(asking: RulesRequest): Promise<Hearing> | undefined;
-  /** Loads the new rules. Returns true if they must decide this request and are loaded in time. */
-  follow(news: OutdatedNotice, asking: RulesRequest): Promise<boolean>;
 }
 
 /**
@@ -60,17 +46,17 @@ export interface RulesInForceOptions {
 }
 
 /** The announcement of the first region that answered. */
-interface Read extends Pick<Hearing, 'delayedBy'> {
+interface Read extends Pick<RulesNews, 'delayedBy'> {
   readonly heard: RegionAnnouncement | undefined;
 }
 
 const nothing = () => undefined;
 
 /** Whether a region announces other rules than this isolate expects. */
-export const isOutdated = ({ announced }: RegionAnnouncement, expected: string): boolean =>
-  announced !== null && announced !== expected;
+export const isOutdated = (heard: RegionAnnouncement, expected: string): heard is OutdatedNotice =>
+  heard.announced !== null && heard.announced !== expected;
 
-export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceOptions): RulesInForce {
+export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceOptions) {
   /**
    * Asks the nearest region, and the next ones as well if it does not answer soon. The first answer counts. Waits for
    * the last region for at most `mostMs`. A call that is not answered yet goes on after the response, because the
@@ -106,17 +92,19 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
     return { heard: undefined, delayedBy: failure };
   };
 
-  const learn: RulesInForce['learn'] = (probe, heard) => {
-    const news = heard.find((one): one is OutdatedNotice => isOutdated(one, probe.expected));
-    if (heard.length === 0) snapshots.fail();
-    else if (!news) snapshots.confirm(probe);
-    return news;
+  /** Notes what a probe has read. Returns the notice if the rules are outdated. */
+  const learn = (probe: Probe, heard: RegionAnnouncement | undefined): OutdatedNotice | undefined => {
+    if (!heard) snapshots.fail();
+    else if (isOutdated(heard, probe.expected)) return heard;
+    else snapshots.confirm(probe);
+    return undefined;
   };
 
   return {
     learn,
 
-    start(request) {
+    /** Loads the first rules of this isolate. */
+    start(request: RulesRequest['request']): Promise<Snapshot | undefined> {
       let { pointer }: Pick<RegionAnnouncement, 'pointer'> = request.regions[0];
       return snapshots.start({
         async read() {
@@ -129,13 +117,17 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
       });
     },
 
-    hear({ request, deadline, probe }) {
+    /**
+     * Reads the announcement by a call of its own, if a probe is due. Returns a promise only if a region must confirm the
+     * rules before they decide.
+     */
+    hear({ request, deadline, probe }: RulesRequest): Promise<RulesNews> | undefined {
       if (!probe) return undefined;
       // Lapsed rules are worth no more than none, so they may take as long.
       const mostMs = probe.isLapsed ? deadlineMs : deadlineMs * FAIR_PART;
       const ask = async (within: Deadline) => {
         const { heard, delayedBy } = await read(request, within, mostMs);
-        return { news: learn(probe, heard ? [heard] : []), delayedBy };
+        return { news: learn(probe, heard), delayedBy };
       };
       const hearing = ask(probe.isOverdue ? deadline : createDeadline(deadlineMs, now));
       if (probe.isOverdue) {
@@ -146,7 +138,8 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
       return undefined;
     },
 
-    async follow(news, { request, deadline, probe }) {
+    /** Loads the new rules. Returns true if they must decide this request and are loaded in time. */
+    async follow(news: OutdatedNotice, { request, deadline, probe }: RulesRequest): Promise<boolean> {
       const loading = snapshots.load(news);
       request.afterResponse(loading);
       // Rules that were confirmed a moment ago may decide one more request.

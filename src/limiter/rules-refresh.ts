@@ -1,5 +1,7 @@
 // Brings the rules up to date for a check that they cannot plan: a rule that it names may be newer than the rules of
-// this isolate. Without this, an isolate that gets only such checks would never read the announcement.
+// this isolate. Without this, an isolate that gets only such checks would never read the announcement. Only checks load
+// this file.
+
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import { createPerSecondBudget } from '../core/time.ts';
 import { createDeadline } from './deadline.ts';
@@ -8,7 +10,7 @@ import { createRulesInForce, type RulesInForceOptions, type RulesRequest } from 
 /** For an isolate. Names that nobody has published must not cost a call to Redis each. */
 const REFRESHES_PER_SECOND = 5;
 
-export type Refreshed =
+export type RefreshResult =
   /** The isolate has other rules than before. */
   | 'newer'
   /** No region announces other rules. */
@@ -17,15 +19,15 @@ export type Refreshed =
   | 'unknown';
 
 /** `used` are the rules that could not plan the check. */
-export type RefreshRules = (used: Snapshot, request: RulesRequest['request']) => Promise<Refreshed>;
+export type RefreshRules = (used: Snapshot, request: RulesRequest['request']) => Promise<RefreshResult>;
 
 export function createRulesRefresh(options: RulesInForceOptions): RefreshRules {
   const { snapshots, deadlineMs, now } = options;
   const rules = createRulesInForce(options);
   const budget = createPerSecondBudget(REFRESHES_PER_SECOND);
-  let last: Refreshed = 'same';
+  let last: RefreshResult = 'same';
 
-  const ask = async (request: RulesRequest['request']): Promise<Refreshed> => {
+  const ask = async (request: RulesRequest['request']): Promise<RefreshResult> => {
     const expected = snapshots.announced();
     // Rules that miss what is asked for are worth no more than none, so the request waits as if they had lapsed.
     const probe = { expected, isOverdue: true, isLapsed: true, askedAtMs: now() };

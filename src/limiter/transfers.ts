@@ -8,11 +8,10 @@ import type { Outcome, TransferReply } from '../core/counting/check.ts';
 import { checkAt, type RuleCheck } from '../core/matching/plan.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { isUsable, type Part, type Parts } from '../core/regions/parts.ts';
-import { hasShare, holdMs, isMerged, termMs } from '../core/regions/placement.ts';
+import { hasShare, holdMs, isMerged, isShared, type PlacedCheck, termMs } from '../core/regions/placement.ts';
 import type { Moment } from './memory.ts';
 import { createMerging } from './merging.ts';
-import { isShared, type PlacedCheck } from './next-region.ts';
-import type { LimiterRegion, Regions } from './region-calls.ts';
+import type { LimiterRegion, Regions } from './region.ts';
 
 // The transfers between regions that this isolate knows. Old or incomplete knowledge is safe: the script of a region
 // that has transferred its part refuses to count and names the owner.
@@ -30,39 +29,20 @@ export interface Transfer {
 }
 
 /** At the end of the term the isolate asks the region once more, because the owner may have renewed. */
-interface Known extends Transfer {
+interface KnownTransfer extends Transfer {
   readonly knownUntilMs: number;
 }
 
-export interface KnownTransfers {
-  note(check: RuleCheck, transfer: Transfer): void;
-  /** Notes that a region says it has transferred the counter. */
-  learn(check: RuleCheck, from: string, outcome: Outcome, moment: Moment): void;
-  /** The transfer of that region's part, if it has transferred it. */
-  transferFrom(check: RuleCheck, region: string): Transfer | undefined;
-  /** Whether that region counts the check at all. */
-  isCountedAt(placed: PlacedCheck, region: string): boolean;
-  /** The check with the region's own part and the parts transferred to it. Undefined if the region does not count it. */
-  checkAt(placed: PlacedCheck, region: string): RuleCheck | undefined;
-  /** The regions that may count the check, in the order of asking. */
-  candidates(placed: PlacedCheck, regions: Regions): readonly LimiterRegion[];
-  /**
-   * The region that should count the check: the only one that may, or the owner that others name. If each region has a
-   * part of its own, the first of them. All isolates have the same order of parts.
-   */
-  ownerOf(placed: PlacedCheck): string;
-  /** If every region has transferred its part: the ms until the first of them counts again. */
-  lockedMs(placed: PlacedCheck): number | undefined;
-}
-
-export function createKnownTransfers(now: () => number): KnownTransfers {
-  const known = createBoundedCache<readonly Known[]>(MAX_COUNTERS);
-  const transfersOf = (check: RuleCheck): readonly Known[] =>
+function createKnownTransfers(now: () => number) {
+  const known = createBoundedCache<readonly KnownTransfer[]>(MAX_COUNTERS);
+  const transfersOf = (check: RuleCheck): readonly KnownTransfer[] =>
     (known.size > 0 ? known.get(nameOf(check), now()) : undefined) ?? NONE;
-  const transferFrom: KnownTransfers['transferFrom'] = (check, region) =>
+
+  /** The transfer of that region's part, if it has transferred it. */
+  const transferFrom = (check: RuleCheck, region: string): Transfer | undefined =>
     transfersOf(check).find(({ from, knownUntilMs }) => from === region && knownUntilMs > now());
 
-  const note: KnownTransfers['note'] = (check, transfer) => {
+  const note = (check: RuleCheck, transfer: Transfer): void => {
     const { from, usableUntilMs, transferredUntilMs } = transfer;
     const knownUntilMs = usableUntilMs > now() ? usableUntilMs : transferredUntilMs;
     const others = transfersOf(check).filter((one) => one.from !== from && one.knownUntilMs > now());
@@ -80,49 +60,46 @@ export function createKnownTransfers(now: () => number): KnownTransfers {
         parts.get(region),
       );
 
-  const usableAt = (placed: PlacedCheck, region: string): Part | undefined => {
-    const { check, at, parts } = placed;
-    if (at !== undefined && at !== region) return undefined;
-    const transfers = transfersOf(check);
-    if (transfers.length > 0 && transferFrom(check, region)) return undefined;
-    const part = transfers.length > 0 ? partAt(placed, region, transfers) : parts.get(region);
-    return part && isUsable(fitting(check), part) ? part : undefined;
-  };
-
   return {
     note,
     transferFrom,
 
-    learn(check, from, { transferredTo, resetAtMs }, { askedAtMs, answeredAtMs }) {
-      const { name: owner = '', usableMs = 0 } = transferredTo ?? {};
-      const transferredUntilMs = askedAtMs + resetAtMs - answeredAtMs;
+    /** Notes that a region says it has transferred the counter. */
+    learn(check: RuleCheck, from: string, outcome: Outcome, { askedAtMs, answeredAtMs }: Moment): void {
+      const { name: owner = '', usableMs = 0 } = outcome.transferredTo ?? {};
+      const transferredUntilMs = askedAtMs + outcome.resetAtMs - answeredAtMs;
       note(check, { from, owner, usableUntilMs: askedAtMs + usableMs, transferredUntilMs });
     },
 
-    isCountedAt: (placed, region) => usableAt(placed, region) !== undefined,
-
-    checkAt(placed, region) {
-      const part = usableAt(placed, region);
-      return part && checkAt(region, placed.check, part);
+    /** The check with the region's own part and the parts transferred to it. Undefined if the region does not count it. */
+    checkAt(placed: PlacedCheck, region: string): RuleCheck | undefined {
+      const { check, at, parts } = placed;
+      if (at !== undefined && at !== region) return undefined;
+      const transfers = transfersOf(check);
+      if (transfers.length > 0 && transferFrom(check, region)) return undefined;
+      const part = transfers.length > 0 ? partAt(placed, region, transfers) : parts.get(region);
+      return part && isUsable(fitting(check), part) ? checkAt(region, check, part) : undefined;
     },
 
-    candidates({ check }, regions) {
+    /** The regions that may count the check, in the order of asking. */
+    candidates({ check }: PlacedCheck, regions: Regions): readonly LimiterRegion[] {
       const transfer = transferFrom(check, regions[0].name);
       const owner = transfer && regions.find(({ name }) => name === transfer.owner);
       return owner ? [owner, ...regions.filter((region) => region !== owner)] : regions;
     },
 
-    ownerOf({ check, at, parts }) {
-      if (at !== undefined) return at;
-      const [first = ''] = parts.keys();
-      for (const region of parts.keys()) {
-        const transfer = transferFrom(check, region);
-        if (transfer) return transfer.owner;
-      }
-      return first;
+    /**
+     * The region that should count the check: the only one that may, or the owner that others name. If each region has a
+     * part of its own, the first of them. All isolates have the same order of parts.
+     */
+    ownerOf({ check, at, parts }: PlacedCheck): string {
+      const names = [...parts.keys()];
+      const transfers = names.flatMap((region) => transferFrom(check, region) ?? []);
+      return at ?? transfers[0]?.owner ?? names[0] ?? '';
     },
 
-    lockedMs({ check, parts }) {
+    /** If every region has transferred its part: the ms until the first of them counts again. */
+    lockedMs({ check, parts }: PlacedCheck): number | undefined {
       const locked = [...parts.keys()].map((region) => transferFrom(check, region));
       const endsAtMs = Math.min(...locked.map((transfer) => transfer?.transferredUntilMs ?? 0));
       return locked.length > 0 && endsAtMs > now() ? endsAtMs - now() : undefined;
@@ -130,7 +107,7 @@ export function createKnownTransfers(now: () => number): KnownTransfers {
   };
 }
 
-const NONE: readonly Known[] = [];
+const NONE: readonly KnownTransfer[] = [];
 
 /** A cost above the whole limit never fits, so any region can deny the check, however small its part is. */
 const fitting = (check: RuleCheck): RuleCheck =>
@@ -190,15 +167,9 @@ export interface TransferCall {
   readonly charged?: { readonly units: number; readonly atMs: number } | undefined;
 }
 
-export interface Transfers extends KnownTransfers {
-  /** Whether the owner lacks the part of `from` and should ask for it: `from` has not refused lately. */
-  isMissing(placed: PlacedCheck, owner: string, from: LimiterRegion): boolean;
-  ask(ask: TransferCall, signal: AbortSignal): Promise<readonly TransferReply[]>;
-  /** After each request: asks for parts where a subject uses much of its region's part, and renews transfers. */
-  follow(uses: readonly Use[], regions: Regions, afterResponse: AfterResponse): void;
-}
+export type Transfers = ReturnType<typeof createTransfers>;
 
-export function createTransfers(now: () => number): Transfers {
+export function createTransfers(now: () => number) {
   const known = createKnownTransfers(now);
   /** Regions that must not be asked again yet. */
   const asked = createBoundedCache<'asking' | 'refused'>(MAX_COUNTERS);
@@ -206,7 +177,10 @@ export function createTransfers(now: () => number): Transfers {
   let inFlight = 0;
 
   /** Counts terms from the moment of asking. The other region starts later, so no term ends later here than there. */
-  const ask: Transfers['ask'] = async ({ from, owner, placed, charged }, signal) => {
+  const ask = async (
+    { from, owner, placed, charged }: TransferCall,
+    signal: AbortSignal,
+  ): Promise<readonly TransferReply[]> => {
     const askedAtMs = now();
     const note = (state: 'asking' | 'refused', { check }: PlacedCheck, ms: number) =>
       asked.set(askName(from.name, check), state, askedAtMs + ms);
@@ -307,9 +281,12 @@ export function createTransfers(now: () => number): Transfers {
 
   return {
     ...known,
-    isMissing: (placed, owner, from) => isLacking({ placed, owner, from }, 0),
+    /** Whether the owner lacks the part of `from` and should ask for it: `from` has not refused lately. */
+    isMissing: (placed: PlacedCheck, owner: string, from: LimiterRegion): boolean =>
+      isLacking({ placed, owner, from }, 0),
     ask,
-    follow(uses, regions, afterResponse) {
+    /** After each request: asks for parts where a subject uses much of its region's part, and renews transfers. */
+    follow(uses: readonly Use[], regions: Regions, afterResponse: AfterResponse): void {
       const partRequests: TransferRequest[] = [];
       for (const use of uses) {
         if (!isShared(use.placed)) continue;
@@ -318,13 +295,14 @@ export function createTransfers(now: () => number): Transfers {
         partRequests.push(...partRequestsOf(use, moved, regions));
       }
       if (partRequests.length > 0)
-        for (const some of asksOf(partRequests)) later(some.from, () => askAll(some, regions), afterResponse);
+        for (const some of transferCallsOf(partRequests))
+          later(some.from, () => askAll(some, regions), afterResponse);
     },
   };
 }
 
 /** One call for all counters that an owner wants from a region. */
-export const asksOf = (partRequests: readonly TransferRequest[]): TransferCall[] =>
+export const transferCallsOf = (partRequests: readonly TransferRequest[]): TransferCall[] =>
   [...Map.groupBy(partRequests, ({ from, owner }) => `${from.name} ${owner}`).values()].flatMap(
     ([first, ...others]) =>
       first ? [{ ...first, placed: [first, ...others].map(({ placed }) => placed) }] : [],

@@ -153,7 +153,7 @@ function toClient(answer: Response): Response {
  * A class, because every request has a deadline, and the methods of a class are made once.
  */
 export class OriginDeadline {
-  /** See `ByClock` in limiter/deadline.ts. No real signal: older runtimes let no module make one when it is loaded. */
+  /** See `Deadline` in limiter/deadline.ts. No real signal: older runtimes let no module make one when it is loaded. */
   static readonly kept = new OriginDeadline({} as AbortSignal, { timeoutMs: 0 });
 
   readonly signal: AbortSignal;

@@ -24,7 +24,7 @@ import type { Services } from '../gateway/services.ts';
 import { createIncidentCounts, createLog, type Log, type LogEvent } from '../http/log.ts';
 import { createTokenVerifier } from '../identity/jwt.ts';
 import { createLimiter } from '../limiter/limiter.ts';
-import { createDistance, createRegionWatch } from '../limiter/region-watch.ts';
+import { createDistance, createRegionWatch } from '../limiter/region.ts';
 import { createClient } from '../redis/client.ts';
 import { createUpstashStore, splitByHashSlot } from '../redis/counter-store.ts';
 import { createCheckRecords, createRulesPointer, presentTo } from '../redis/region-keys.ts';

@@ -9,7 +9,7 @@ import { createCensus } from '../../src/core/regions/census.ts';
 import { createInternalRoutes } from '../../src/gateway/internal-routes.ts';
 import type { Services } from '../../src/gateway/services.ts';
 import { createIncidentCounts } from '../../src/http/log.ts';
-import { createDistance } from '../../src/limiter/region-watch.ts';
+import { createDistance } from '../../src/limiter/region.ts';
 import { openOrigins } from './origins-harness.ts';
 
 const READER = 'Bearer a-token-that-may-only-read';

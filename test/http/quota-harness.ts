@@ -14,7 +14,7 @@ import { createBreaker } from '../../src/core/regions/breaker.ts';
 import { createCensus } from '../../src/core/regions/census.ts';
 import type { Services } from '../../src/gateway/services.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
-import { createDistance, createRegionWatch } from '../../src/limiter/region-watch.ts';
+import { createDistance, createRegionWatch } from '../../src/limiter/region.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/counter-store.ts';
 import { createRulesPointer } from '../../src/redis/region-keys.ts';

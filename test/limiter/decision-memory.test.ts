@@ -2,9 +2,9 @@
 import { expect, it } from 'vitest';
 import type { CheckResult } from '../../src/core/decision.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import type { PlacedCheck } from '../../src/core/regions/placement.ts';
 import type { DecisionRequest } from '../../src/limiter/limiter.ts';
 import { createDecisionMemory } from '../../src/limiter/memory.ts';
-import type { PlacedCheck } from '../../src/limiter/next-region.ts';
 import { snapshotOf } from './limiter-harness.ts';
 import { createRuleCheck, deniedFor } from './rule-checks.ts';
 
@@ -16,9 +16,9 @@ const denial: CheckResult<RuleCheck>[] = [{ check, outcome: deniedFor(500) }];
 /** Memory knows a denial of every check, and perhaps units that were leased before it. */
 const memoryWith = (leased: readonly PlacedCheck[]) =>
   createDecisionMemory({
-    placing: { place: () => placed },
+    place: () => placed,
     leasing: { find: () => leased, use: () => undefined },
-    regional: { knownDenial: (asked) => (asked.placed.length > 0 ? denial : undefined) },
+    knownDenial: (asked) => (asked.placed.length > 0 ? denial : undefined),
     announcement: () => 'announcement',
   });
 
@@ -28,6 +28,6 @@ it.each([
 ] as const)('a check with a known denial is %s', (_, leased, isDenied) => {
   const memory = memoryWith(leased);
   const snapshot = snapshotOf('v1');
-  expect(memory.lookUp(REQUEST, snapshot, [check]).denial !== undefined).toBe(isDenied);
+  expect(memory.sort(REQUEST, snapshot, [check]).denial !== undefined).toBe(isDenied);
   expect(memory.isKnownDenied(REQUEST, snapshot, [check])).toBe(isDenied);
 });

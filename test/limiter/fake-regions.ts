@@ -9,8 +9,8 @@ import {
 } from '../../src/core/ports/region.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
 import { type CensusOptions, createCensus } from '../../src/core/regions/census.ts';
-import type { LimiterRegion, Regions } from '../../src/limiter/region-calls.ts';
-import { createDistance, createRegionWatch } from '../../src/limiter/region-watch.ts';
+import type { LimiterRegion, Regions } from '../../src/limiter/region.ts';
+import { createDistance, createRegionWatch } from '../../src/limiter/region.ts';
 import { type RunAny, storeOperations } from '../shared/any-call.ts';
 
 export const START_MS = 1_800_000_000_000;

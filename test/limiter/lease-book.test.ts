@@ -1,9 +1,9 @@
 // The book of leases alone: one counter, a clock set by hand, and answers like those of a region.
 import { describe, expect, it } from 'vitest';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import { createPlacer } from '../../src/core/regions/placement.ts';
 import { createLeaseBook } from '../../src/limiter/leases.ts';
-import { createPlacing } from '../../src/limiter/next-region.ts';
-import type { Regions } from '../../src/limiter/region-calls.ts';
+import type { Regions } from '../../src/limiter/region.ts';
 import { createRegion } from './fake-regions.ts';
 import { admitted, createRuleCheck, START_MS } from './rule-checks.ts';
 
@@ -14,8 +14,8 @@ const regions: Regions = [region];
 function open() {
   const clock = { ms: START_MS };
   const book = createLeaseBook(() => clock.ms);
-  const placing = createPlacing({ us: 1 }, () => clock.ms);
-  const placed = (one: RuleCheck = check) => placing.place([one], regions, undefined);
+  const place = createPlacer({ us: 1 }, () => clock.ms);
+  const placed = (one: RuleCheck = check) => place([one], regions, undefined);
   const note = (granted: number, one = check, announcement = '', remaining = 900) => {
     const outcome = { ...admitted, resetAtMs: START_MS + 60_000, remaining, granted };
     if (granted > 0) book.answered(one);

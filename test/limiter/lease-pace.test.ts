@@ -1,13 +1,13 @@
 // What an isolate measures of a counter: its own pace, how much of the use is its own, and what is left.
 import { describe, expect, it } from 'vitest';
-import { noteRemaining, paceOf, startMeasuring, updatePace } from '../../src/limiter/lease-counter.ts';
+import { LeaseCounter, noteRemaining, paceOf, updatePace } from '../../src/limiter/lease-counter.ts';
 import { createRuleCheck, START_MS } from './rule-checks.ts';
 
 const check = createRuleCheck({ limit: 1_000, windowMs: 60_000, rule: { lease: true } });
 const resetAtMs = START_MS + 60_000;
 
 function open() {
-  const measured = startMeasuring(START_MS);
+  const measured = new LeaseCounter(START_MS);
   let ms = START_MS;
   /** Sends this many requests, one every `everyMs`. */
   const use = (requests: number, everyMs: number) => {

@@ -1,6 +1,6 @@
 // How many units an isolate leases, and for how long.
 import { describe, expect, it } from 'vitest';
-import { lastsMs, wantOf } from '../../src/limiter/lease-upkeep.ts';
+import { lastsMs, wantOf } from '../../src/limiter/lease-terms.ts';
 import { createRuleCheck, START_MS } from './rule-checks.ts';
 
 const minute = createRuleCheck({ limit: 1_000, windowMs: 60_000, rule: { lease: true } });

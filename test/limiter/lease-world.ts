@@ -4,8 +4,8 @@ import { createRandom, type Random } from '../../local/random.ts';
 import type { Admission } from '../../local/simulator/ledger.ts';
 import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import { createPlacer } from '../../src/core/regions/placement.ts';
 import { createLeaseBook, type LeaseBook } from '../../src/limiter/leases.ts';
-import { createPlacing } from '../../src/limiter/next-region.ts';
 import { createRegion } from './fake-regions.ts';
 import { START_MS } from './rule-checks.ts';
 
@@ -47,7 +47,7 @@ export function playLeases(world: LeaseWorld): Played {
   let leased = 0;
   let nowMs = START_MS + Math.floor(random() * 10_000);
   const endsAtMs = nowMs + world.lastsMs;
-  const [placed] = createPlacing({ us: 1 }, () => nowMs).place([check], [region], undefined);
+  const [placed] = createPlacer({ us: 1 }, () => nowMs)([check], [region], undefined);
   if (!placed) throw new Error('the check is placed');
   const later = createAgenda();
   const isolates = Array.from({ length: world.isolates }, () =>

@@ -6,6 +6,7 @@ import type { RefundCheck } from '../../src/core/counting/check.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { CounterStore } from '../../src/core/ports/region.ts';
 import { createLocalLimiter } from '../../src/limiter/fallback.ts';
+import { spread } from '../../src/limiter/ledger.ts';
 import type { MakePlan } from '../../src/limiter/limiter.ts';
 import { type RunAny, runOn, storeOperations } from '../shared/any-call.ts';
 import { createRegion } from './fake-regions.ts';
@@ -129,12 +130,13 @@ describe('the ledger releases seats', () => {
         await vi.advanceTimersByTimeAsync(ms);
         return stores[failing].asked.length;
       };
-      expect(await triesAfter(499)).toBe(1);
-      expect(await triesAfter(1)).toBe(2);
-      expect(await triesAfter(1_999)).toBe(2);
-      expect(await triesAfter(1)).toBe(3);
-      expect(await triesAfter(4_999)).toBe(3);
-      expect(await triesAfter(1)).toBe(4);
+      let tries = 1;
+      for (const pauseMs of [500, 2_000, 5_000]) {
+        const spreadMs = Math.floor(spread(pauseMs, [{ check: seat }]));
+        expect(await triesAfter(spreadMs - 1)).toBe(tries);
+        tries += 1;
+        expect(await triesAfter(1)).toBe(tries);
+      }
       await releasing;
       expect(await triesAfter(60_000)).toBe(4);
       expect(errors).toHaveLength(4);
@@ -149,7 +151,8 @@ describe('the ledger releases seats', () => {
     const releasing = ledger.release().then(() => {
       isOver = true;
     });
-    await vi.advanceTimersByTimeAsync(499);
+    const pauseMs = Math.floor(spread(500, [{ check: seat }]));
+    await vi.advanceTimersByTimeAsync(pauseMs - 1);
     expect(isOver).toBe(false);
     await vi.advanceTimersByTimeAsync(1);
     expect(isOver).toBe(true);
@@ -157,16 +160,15 @@ describe('the ledger releases seats', () => {
     expect([stores[failing].asked.length, errors.length, vi.getTimerCount()]).toEqual([2, 1, 0]);
   });
 
-  it('again after random pauses of up to twice the usual length', async () => {
-    vi.mocked(Math.random).mockReturnValue(0.5);
-    const { nearest, ledger } = failedOver();
-    nearest.losesAnswers = 1;
-    const releasing = ledger.release();
-    await vi.advanceTimersByTimeAsync(749);
-    expect(nearest.asked).toHaveLength(1);
-    await vi.advanceTimersByTimeAsync(1);
-    expect(nearest.asked).toHaveLength(2);
-    await releasing;
+  it('again after pauses of up to twice the usual length, spread by the ids of the seats', () => {
+    const pauses = Array.from({ length: 1_000 }, (_, i) =>
+      spread(500, [{ check: { ...seat, seatId: `seat-${i}` } }]),
+    );
+    expect(pauses.every((ms) => ms >= 500 && ms < 1_000)).toBe(true);
+    for (const quarter of [0, 1, 2, 3]) {
+      const some = pauses.filter((ms) => Math.floor((ms - 500) / 125) === quarter);
+      expect(some.length).toBeGreaterThan(200);
+    }
   });
 
   it('in the isolate itself if the isolate has decided alone', async () => {

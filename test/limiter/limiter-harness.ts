@@ -12,7 +12,7 @@ import {
   type LimiterOptions,
   type MakePlan,
 } from '../../src/limiter/limiter.ts';
-import type { LimiterRegion, Regions } from '../../src/limiter/region-calls.ts';
+import type { LimiterRegion, Regions } from '../../src/limiter/region.ts';
 import { DEADLINE_MS, type FakeRegion, START_MS } from './fake-regions.ts';
 
 const rule = createCounter({ id: 'r' });

@@ -4,14 +4,10 @@ import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { TransferCheck } from '../../src/core/counting/check.ts';
-import { createRegionalCount } from '../../src/limiter/count.ts';
-import { createDeadline } from '../../src/limiter/deadline.ts';
-import { createLeaseBook } from '../../src/limiter/leases.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
-import { createKnownDenials } from '../../src/limiter/memory.ts';
-import { createTransfers } from '../../src/limiter/transfers.ts';
 import { rounds } from '../rounds.ts';
-import { DEADLINE_MS, hangingRun, START_MS } from './fake-regions.ts';
+import { createCountingIsolate } from './counting-isolate.ts';
+import { hangingRun, START_MS } from './fake-regions.ts';
 import { settleAll, timed, useFakeTime } from './limiter-harness.ts';
 import { createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
 import { place } from './placed.ts';
@@ -28,25 +24,14 @@ function open(part: number, algorithm: AlgorithmId = 'sliding-window-counter') {
   ];
   const placed = place({ us: part, eu: part, ap: part }, { algorithm });
   const later: Promise<unknown>[] = [];
-  const isolates = regions.map(() =>
-    createRegionalCount({
-      now,
-      denials: createKnownDenials(),
-      transfers: createTransfers(now),
-      leases: createLeaseBook(now),
-    }),
-  );
+  const isolates = regions.map(() => createCountingIsolate(now));
   /** Sends a request of a caller in that region. True if it passes. */
   const request = async (nearest: number) => {
     const { decision } = await timed(async () =>
       isolates[nearest]?.count({
         placed: [placed],
         regions: seenFrom(regions, nearest),
-        operation: 'take',
-        withAnnouncement: false,
-        deadline: createDeadline(DEADLINE_MS, now),
         afterResponse: (work) => void later.push(work),
-        announcement: 'announcement',
         ledger: createLedger(() => {}),
       }),
     );

@@ -3,7 +3,7 @@
 import type { Check, Outcome } from '../../src/core/counting/check.ts';
 import { createMemoryCounters, runChecks } from '../../src/core/counting/counters.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import type { Regions } from '../../src/limiter/region-calls.ts';
+import type { Regions } from '../../src/limiter/region.ts';
 import { type AnyCall, runAny } from '../shared/any-call.ts';
 import { createRegion, type FakeRegion, hangs } from './fake-regions.ts';
 import { createRuleCheck, type RuleCheckShape } from './rule-checks.ts';

@@ -1,6 +1,6 @@
 // While a rule moves, old and new placement both count. A lease has charged one of them only, so it cannot pay for both.
 import { describe, expect, it } from 'vitest';
-import { isBeingMoved } from '../../src/limiter/next-region.ts';
+import { isBeingMoved } from '../../src/core/regions/placement.ts';
 import { place } from './placed.ts';
 
 const earlier = { shares: { us: 1, eu: 1, ap: 1 }, replacedAtMs: null };

@@ -1,6 +1,6 @@
 // Checks with a given part in each region.
 import type { Part } from '../../src/core/regions/parts.ts';
-import type { PlacedCheck } from '../../src/limiter/next-region.ts';
+import type { PlacedCheck } from '../../src/core/regions/placement.ts';
 import { createMinute } from './model-regions.ts';
 import type { RuleCheckShape } from './rule-checks.ts';
 

@@ -5,7 +5,7 @@ import type { Decision } from '../../src/core/decision.ts';
 import type { CounterStore } from '../../src/core/ports/region.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
 import type { RequestPlan } from '../../src/limiter/limiter.ts';
-import type { LimiterRegion, Regions } from '../../src/limiter/region-calls.ts';
+import type { LimiterRegion, Regions } from '../../src/limiter/region.ts';
 import { createRegion, createRegions, denies, START_MS } from './fake-regions.ts';
 import { createCheck, openIsolate } from './limiter-harness.ts';
 

@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { CounterStoreError } from '../../src/core/ports/region.ts';
 import type { Ledger } from '../../src/limiter/ledger.ts';
-import type { Regions } from '../../src/limiter/region-calls.ts';
+import type { Regions } from '../../src/limiter/region.ts';
 import {
   answers,
   type Behaviour,

@@ -1,13 +1,9 @@
 // Regions on counters in memory, seen from `us`, with a journal of all calls, and checks that are counted there.
-import { type Counted, type CountRequest, createRegionalCount } from '../../src/limiter/count.ts';
-import { createDeadline } from '../../src/limiter/deadline.ts';
-import { createLeaseBook } from '../../src/limiter/leases.ts';
+import type { PlacedCheck } from '../../src/core/regions/placement.ts';
+import type { Conclusion, CountRequest } from '../../src/limiter/count.ts';
 import { createLedger, type Ledger } from '../../src/limiter/ledger.ts';
-import { createKnownDenials } from '../../src/limiter/memory.ts';
-import type { PlacedCheck } from '../../src/limiter/next-region.ts';
-import { createTransfers } from '../../src/limiter/transfers.ts';
 import type { AnyCall } from '../shared/any-call.ts';
-import { DEADLINE_MS } from './fake-regions.ts';
+import { createCountingIsolate } from './counting-isolate.ts';
 import { settleAll, timed } from './limiter-harness.ts';
 import { createModelRegion, type DelayMs, type ModelRegion, seenFrom } from './model-regions.ts';
 import { place } from './placed.ts';
@@ -35,13 +31,7 @@ export function open({ placed, regions: names = ['us', 'eu', 'ap'], farMs = () =
   });
   const later: Promise<unknown>[] = [];
   const errors: unknown[] = [];
-  const openIsolate = () =>
-    createRegionalCount({
-      now,
-      denials: createKnownDenials(),
-      transfers: createTransfers(now),
-      leases: createLeaseBook(now),
-    });
+  const openIsolate = () => createCountingIsolate(now);
   const regional = openIsolate();
   const count = async (changes: Partial<CountRequest> & { readonly by?: typeof regional } = {}) => {
     const { by = regional, ledger = createLedger((error) => void errors.push(error)), ...request } = changes;
@@ -49,11 +39,7 @@ export function open({ placed, regions: names = ['us', 'eu', 'ap'], farMs = () =
       by.count({
         placed,
         regions: seenFrom(regions, 0),
-        operation: 'take',
-        withAnnouncement: false,
-        deadline: createDeadline(DEADLINE_MS, now),
         afterResponse: (work) => void later.push(work),
-        announcement: 'announcement',
         ...request,
         ledger,
       }),
@@ -73,7 +59,7 @@ export function open({ placed, regions: names = ['us', 'eu', 'ap'], farMs = () =
 }
 
 /** All charges, each with the region's answer. */
-export const chargesIn = ({ charges }: Ledger, { results }: Counted) =>
+export const chargesIn = ({ charges }: Ledger, { results }: Conclusion) =>
   charges.map((charge) => ({
     ...charge,
     outcome: results.find(({ check }) => check === charge.check)?.outcome,

@@ -1,14 +1,14 @@
 // Checks whose part the nearest region has transferred or whose rule moves, known denials, and peeks: which regions are asked
 // for what.
 import { describe, expect, it } from 'vitest';
-import type { Counted } from '../../src/limiter/count.ts';
+import type { Conclusion } from '../../src/limiter/count.ts';
 import { answers, denies, fails } from './fake-regions.ts';
 import { useFakeTime } from './limiter-harness.ts';
 import { place } from './placed.ts';
 import { does, far, farther, near, open } from './regional-count-harness.ts';
 
 useFakeTime();
-const remainingOf = ({ results }: Counted) => results.map(({ outcome }) => outcome.remaining);
+const remainingOf = ({ results }: Conclusion) => results.map(({ outcome }) => outcome.remaining);
 const takesOf = (lines: readonly string[]) => lines.filter((line) => line.includes(' take '));
 
 describe('a check that the nearest region has transferred', () => {

@@ -1,13 +1,13 @@
 // Where the checks of one request are counted, and what becomes of charges if another region denies.
 import { describe, expect, it, vi } from 'vitest';
-import type { Counted } from '../../src/limiter/count.ts';
+import type { Conclusion } from '../../src/limiter/count.ts';
 import { denies, fails, LATE_MS, START_MS } from './fake-regions.ts';
 import { useFakeTime } from './limiter-harness.ts';
 import { place } from './placed.ts';
 import { does, far, farther, near, open, transfersNothing } from './regional-count-harness.ts';
 
 useFakeTime();
-const remainingOf = ({ results }: Counted) => results.map(({ outcome }) => outcome.remaining);
+const remainingOf = ({ results }: Conclusion) => results.map(({ outcome }) => outcome.remaining);
 const isAdmitted = ({ charged }: { readonly charged: readonly unknown[] }) => charged.length === 1;
 const takesOf = (lines: readonly string[]) => lines.filter((line) => line.includes(' take '));
 
@@ -177,7 +177,7 @@ describe('a check that the nearest region has a part of', () => {
     does(us, asked, fails('unavailable'));
     eu.does.announces = 'that';
     expect(await count({ withAnnouncement: true })).toMatchObject({
-      heard: [{ announced: 'that', pointer: eu.pointer }],
+      announced: { announced: 'that', pointer: eu.pointer },
     });
     expect(asked).toEqual(['us take near with announcement', 'eu take near with announcement']);
   });
@@ -269,7 +269,7 @@ describe('a check that only another region can count', () => {
   it('brings no announcement if the call could not read one', async () => {
     const { count, us } = open({ placed: [near()] });
     us.does.announces = undefined;
-    expect(await count({ withAnnouncement: true })).toMatchObject({ heard: [], charged: [{}] });
+    expect(await count({ withAnnouncement: true })).toMatchObject({ announced: undefined, charged: [{}] });
   });
 
   it('is missing if its region is down, and the charges of the nearest region are reported', async () => {

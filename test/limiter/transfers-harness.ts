@@ -1,14 +1,10 @@
 // Three regions in memory, in fake time, that transfer parts of one counter to each other.
 import { vi } from 'vitest';
 import type { Operation } from '../../src/core/counting/check.ts';
-import { createRegionalCount } from '../../src/limiter/count.ts';
-import { createDeadline } from '../../src/limiter/deadline.ts';
-import { createLeaseBook } from '../../src/limiter/leases.ts';
+import type { PlacedCheck } from '../../src/core/regions/placement.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
-import { createKnownDenials } from '../../src/limiter/memory.ts';
-import type { PlacedCheck } from '../../src/limiter/next-region.ts';
-import { createTransfers } from '../../src/limiter/transfers.ts';
-import { DEADLINE_MS, START_MS } from './fake-regions.ts';
+import { createCountingIsolate } from './counting-isolate.ts';
+import { START_MS } from './fake-regions.ts';
 import { settleAll, timed } from './limiter-harness.ts';
 import { createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
 import { type Parts, place } from './placed.ts';
@@ -33,23 +29,14 @@ export function open(
   const later: Promise<unknown>[] = [];
   const placed = place(parts, shape);
   const createIsolate = (nearest = 0) => {
-    const regional = createRegionalCount({
-      now,
-      denials: createKnownDenials(),
-      transfers: createTransfers(now),
-      leases: createLeaseBook(now),
-    });
+    const regional = createCountingIsolate(now);
     const request = async (checks: readonly PlacedCheck[] = [placed]) => {
       const ledger = createLedger(() => {});
       const { decision: counted } = await timed(() =>
         regional.count({
           placed: checks,
           regions: seenFrom(regions, nearest),
-          operation: 'take',
-          withAnnouncement: false,
-          deadline: createDeadline(DEADLINE_MS, now),
           afterResponse: (work) => void later.push(work),
-          announcement: 'announcement',
           ledger,
         }),
       );

@@ -5,17 +5,13 @@ import { describe, expect, it, vi } from 'vitest';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { SharesByRegion } from '../../src/core/matching/rule.ts';
-import { createRegionalCount } from '../../src/limiter/count.ts';
-import { createDeadline } from '../../src/limiter/deadline.ts';
-import { createLeaseBook } from '../../src/limiter/leases.ts';
+import { createPlacer } from '../../src/core/regions/placement.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
-import { createKnownDenials } from '../../src/limiter/memory.ts';
-import { createPlacing } from '../../src/limiter/next-region.ts';
-import { createTransfers } from '../../src/limiter/transfers.ts';
 import { type Admission, DEFINITIONS, isBucket } from '../core/whole-limit.ts';
 import { rounds } from '../rounds.ts';
+import { createCountingIsolate } from './counting-isolate.ts';
 import { createRandom } from './denial-systems.ts';
-import { DEADLINE_MS, hangs, START_MS } from './fake-regions.ts';
+import { hangs, START_MS } from './fake-regions.ts';
 import { useFakeTime } from './limiter-harness.ts';
 import { createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
 import { createRuleCheck } from './rule-checks.ts';
@@ -62,9 +58,9 @@ async function play({ seed, check, shares, history, longestMs, lost }: World) {
   );
   for (const region of regions) looseCalls(region, lost, random);
   const isolates = [0, 1, 2].flatMap((nearest) =>
-    [0, 1].map(() => ({ nearest, transfers: createTransfers(now), denials: createKnownDenials() })),
+    [0, 1].map(() => ({ nearest, ...createCountingIsolate(now) })),
   );
-  const placing = createPlacing(shares, now);
+  const place = createPlacer(shares, now);
   const admitted: Admission[] = [];
   let isCeded = false;
 
@@ -73,15 +69,11 @@ async function play({ seed, check, shares, history, longestMs, lost }: World) {
     if (!isolate) return;
     const around = seenFrom(regions, isolate.nearest);
     const ledger = createLedger(() => {});
-    await createRegionalCount({ ...isolate, now, leases: createLeaseBook(now) }).count({
+    await isolate.count({
       ledger,
-      placed: placing.place([check], around, undefined),
+      placed: place([check], around, undefined),
       regions: around,
-      operation: 'take',
-      withAnnouncement: false,
-      deadline: createDeadline(DEADLINE_MS, now),
       afterResponse: () => {},
-      announcement: 'announcement',
     });
     for (const { check: counted, chargedAtMs = now() } of ledger.charges) {
       admitted.push({ atMs: chargedAtMs, units: counted.cost });

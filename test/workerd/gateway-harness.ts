@@ -5,6 +5,7 @@ import { handleGateway } from '../../src/gateway/gateway.ts';
 import type { GatewayServices } from '../../src/gateway/services.ts';
 import { readClientRequest } from '../../src/http/guard.ts';
 import { createIncidentCounts, type RegionIncident } from '../../src/http/log.ts';
+import { createDeadline } from '../../src/limiter/deadline.ts';
 import type { Ledger } from '../../src/limiter/ledger.ts';
 import type { ProxyResult } from '../../src/proxy/proxy.ts';
 import { createRegion } from '../limiter/fake-regions.ts';
@@ -38,7 +39,7 @@ export async function send(situation: Situation) {
   const later: Promise<unknown>[] = [];
   const incidentCounts = createIncidentCounts();
   const regions = [createRegion('us', {}), createRegion('eu', {})] as const;
-  const deadline = { totalMs: 250, remainingMs: () => 1_000, signal: () => AbortSignal.timeout(1_000) };
+  const deadline = createDeadline(1_000, () => 0);
   const services = {
     limiter: {
       async decide({ ledger }, plan) {

@@ -13,6 +13,7 @@ import { type AlgorithmId, traitsOf } from '../counting/algorithms/registry.ts';
 import type { Borders } from '../counting/calendar.ts';
 import { capacityOf, hasBurst } from '../counting/capacity.ts';
 import { hashTagOf } from '../counting/keys.ts';
+import { mapStable } from '../map-stable.ts';
 import { type CompiledRule, largestCostOf } from '../matching/compiled-rule.ts';
 import { extraOf, type RuleCheck } from '../matching/plan.ts';
 import { isCentral, type Rule, type RuleLimit, type SharesByRegion, type Split } from '../matching/rule.ts';
@@ -97,6 +98,61 @@ export interface Placements {
   /** Mostly one placement. If there are several, the request must pass all of them, older before newer. */
   of(check: RuleCheck, nowMs: number): readonly Placement[];
 }
+
+/** A check of a request, with each region's part of its limit. */
+export interface PlacedCheck extends Placement {
+  readonly check: RuleCheck;
+  /** The split that the check was placed by. */
+  readonly split: Split;
+}
+
+/**
+ * Whether the rule is moving, so that old and new placement may both count: the rule itself has changed, or new shares
+ * give a central rule another region.
+ */
+export const isBeingMoved = ({ check, split, at }: PlacedCheck): boolean =>
+  (split.moved?.[check.rule.id]?.length ?? 0) > 0 || (at !== undefined && split.before.length > 0);
+
+/** Whether a region can use the parts of others. */
+export const isShared = ({ check, parts, at }: PlacedCheck): boolean =>
+  parts.size > 1 && (at !== undefined || check.rule.spill);
+
+export type PlaceChecks = (
+  checks: readonly RuleCheck[],
+  regions: readonly [{ readonly name: string }, ...{ readonly name: string }[]],
+  split: Split | undefined,
+) => readonly PlacedCheck[];
+
+/**
+ * Places the checks of requests. With a single region, checks stay as they are. The configured `shares` apply to
+ * snapshots that predate regional splits.
+ */
+export function createPlacer(shares: SharesByRegion, now: () => number): PlaceChecks {
+  const configured: Split = { shares, before: [] };
+  const known = new WeakMap<Split, Placements>();
+  const placementsOf = (split: Split): Placements => {
+    const found = known.get(split) ?? createPlacements(split);
+    known.set(split, found);
+    return found;
+  };
+  return (checks, regions, split = configured) => {
+    if (regions.length === 1 && isSettled(checks, split))
+      return mapStable(checks, (check) => {
+        const { parts, at } = wholeAt(regions[0].name, check);
+        return { check, split, parts, at };
+      });
+    const placements = placementsOf(split);
+    const nowMs = now();
+    const placed: PlacedCheck[] = [];
+    for (const check of checks)
+      for (const { parts, at } of placements.of(check, nowMs)) placed.push({ check, split, parts, at });
+    return placed;
+  };
+}
+
+/** No rule is moving. */
+const isSettled = (checks: readonly RuleCheck[], { before, moved }: Split) =>
+  before.length === 0 && (!moved || checks.every(({ rule }) => !moved[rule.id]));
 
 /** One way to place a rule. */
 interface PlacementOption {

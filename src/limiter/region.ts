@@ -1,10 +1,116 @@
-// Probes regions after responses, so that no request waits. A probe finds out whether a failed region is back, and
-// whether a script that failed for one request fails for all requests. Each isolate limits how often it probes.
+// A region as the limiter sees it: how to call it, whether it works, and how far away it is.
 
-import { type CounterStore, CounterStoreError } from '../core/ports/region.ts';
+import type { DegradedReason } from '../core/decision.ts';
+import { type CounterStore, CounterStoreError, type RulesPointer } from '../core/ports/region.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { type Breaker, type Permit, PROBE_MS } from '../core/regions/breaker.ts';
+import type { Census } from '../core/regions/census.ts';
 import { isRecent } from '../core/time.ts';
+
+export interface LimiterRegion {
+  readonly name: string;
+  /** The other regions, nearest to this one first. They stand in for this one in this order: see next-region.ts. */
+  readonly neighbours: readonly string[];
+  readonly store: CounterStore;
+  readonly pointer: RulesPointer;
+  readonly breaker: Breaker;
+  readonly watch: RegionWatch;
+  readonly distance: Distance;
+  readonly census: Census;
+  /** A cluster may take charges back within a call: see redis/counter-store.ts. */
+  readonly isCluster: boolean;
+}
+
+/** Whether requests may call the region. */
+export const isClosed = ({ breaker }: LimiterRegion): boolean => breaker.enter() !== undefined;
+
+/** Nearest first. */
+export type Regions = readonly [LimiterRegion, ...LimiterRegion[]];
+
+/** If a region had at least this part of the deadline, a timeout is its fault. */
+export const FAIR_PART = 0.25;
+
+/** A region has not answered. */
+export interface RegionFailure {
+  readonly kind: 'unanswered';
+  readonly reason: DegradedReason;
+  /** The region got the call, so it may have charged the checks. */
+  readonly isInDoubt: boolean;
+  /** The region did not get the time that an answer takes. */
+  readonly isTooLate: boolean;
+}
+
+/** The breaker is not closed, so the region is not called. */
+export const NOT_ASKED = failure('breaker-open');
+/** The request has no time left for the call. */
+export const NO_TIME = failure('timeout', { isTooLate: true });
+
+function failure(
+  reason: DegradedReason,
+  { isInDoubt = false, isTooLate = false }: Partial<RegionFailure> = {},
+): RegionFailure {
+  return { kind: 'unanswered', reason, isInDoubt, isTooLate };
+}
+
+/** A call that a breaker has let through. */
+export interface PermittedCall {
+  readonly region: LimiterRegion;
+  readonly permit: Permit;
+  readonly sentAtMs: number;
+  /** The region has enough time, so a timeout is its fault. */
+  readonly isFair: boolean;
+}
+
+/** The region has answered the call. */
+export function noteAnswer({ region, permit, sentAtMs }: PermittedCall, nowMs: number): void {
+  region.breaker.succeed(permit, nowMs);
+  region.distance.note(nowMs - sentAtMs);
+}
+
+/** The call has failed. */
+export function noteFailure(
+  { region, permit, isFair }: PermittedCall,
+  error: unknown,
+  nowMs: number,
+): RegionFailure {
+  const reason = reasonOf(error);
+  region.watch.note(error);
+  const isTooLate = reason === 'timeout' && !isFair;
+  if (reason === 'script-failed') region.breaker.succeed(permit, nowMs);
+  else if (reason !== 'internal-error' && !isTooLate) region.breaker.fail(permit, nowMs);
+  return failure(reason, { isInDoubt: true, isTooLate });
+}
+
+/** Gives every error a reason, bugs included, because no request may fail because of the limiter. */
+export const reasonOf = (error: unknown): DegradedReason =>
+  error instanceof CounterStoreError ? error.failure : 'internal-error';
+
+export interface AskOptions<T> extends Pick<PermittedCall, 'region' | 'isFair'> {
+  readonly ask: () => Promise<T>;
+  readonly now: () => number;
+}
+
+/** Calls a region if its breaker is closed. */
+export async function askRegion<T>({
+  region,
+  isFair,
+  now,
+  ask,
+}: AskOptions<T>): Promise<RegionFailure | { readonly kind: 'answered'; readonly answer: T }> {
+  const permit = region.breaker.enter();
+  if (permit === undefined) return NOT_ASKED;
+  const call = { region, permit, isFair, sentAtMs: now() };
+  try {
+    const answer = await ask();
+    noteAnswer(call, now());
+    return { kind: 'answered', answer };
+  } catch (error) {
+    return noteFailure(call, error, now());
+  }
+}
+
+// Probes regions after responses, so that no request waits. A probe finds out whether a failed region is back, and
+// whether a script that failed for one request fails for all requests. Each isolate limits how often it probes.
 
 export interface RegionWatch {
   /** Notes the error of a failed call to the region. */
