@@ -2,7 +2,9 @@
 // are.
 
 import ipaddr from 'ipaddr.js';
+import { getOrSet } from './conditions.ts';
 import { matchSegment } from './path.ts';
+import { createRouteTrie, parseResource, type RouteTrie } from './resource.ts';
 
 // Routes: which origin a request goes to, by its host and the beginning of its path.
 
@@ -140,54 +142,31 @@ export interface OriginRoutes {
 /** Longer than any name that DNS knows. */
 const MAX_HOST = 253;
 
-type ByPrefix = ReadonlyMap<string, OriginRoute>;
-
-/** Undefined if there are no routes. */
+/** Undefined if there are no routes. Paths are found as those of rules are. */
 export function compileOriginRoutes(routes: readonly OriginRoute[] = []): OriginRoutes | undefined {
   if (routes.length === 0) return undefined;
-  const byHost = new Map<string, Map<string, OriginRoute>>();
-  let deepest = 0;
+  const byHost = new Map<string, RouteTrie<OriginRoute>>();
   for (const route of routes) {
-    const byPrefix = byHost.get(route.host) ?? new Map<string, OriginRoute>();
-    byHost.set(route.host, byPrefix.set(route.prefix, route));
-    deepest = Math.max(deepest, route.prefix.split('/').length - 1);
+    const parsed = parseResource(`${route.prefix === '/' ? '' : route.prefix}/*`);
+    if (parsed.ok) getOrSet(byHost, route.host, createRouteTrie<OriginRoute>).at(parsed, () => route);
   }
-  const ofEveryHost = byHost.get(EVERY_HOST);
-  const hasHosts = byHost.size > (ofEveryHost ? 1 : 0);
+  const hasHosts = byHost.size > (byHost.has(EVERY_HOST) ? 1 : 0);
   return {
     all: routes,
     find(host, matchPath) {
-      const longest = (byPrefix: ByPrefix | undefined) => byPrefix && longestOf(byPrefix, matchPath, deepest);
-      return (hasHosts ? ofHost(byHost, host, longest) : undefined) ?? longest(ofEveryHost);
+      const longestAt = (name: string) => byHost.get(name)?.find(matchPath).at(-1);
+      return (hasHosts ? ofHost(host, longestAt) : undefined) ?? longestAt(EVERY_HOST);
     },
   };
 }
 
-function ofHost(
-  byHost: ReadonlyMap<string, ByPrefix>,
-  host: string,
-  longest: (byPrefix: ByPrefix | undefined) => OriginRoute | undefined,
-): OriginRoute | undefined {
+/** Of the host itself, or else of the longest `*.` above it. */
+function ofHost(host: string, longestAt: (name: string) => OriginRoute | undefined): OriginRoute | undefined {
   if (host.length > MAX_HOST) return undefined;
-  const exact = longest(byHost.get(host));
-  if (exact) return exact;
-  for (let dot = host.indexOf('.'); dot !== -1; dot = host.indexOf('.', dot + 1)) {
-    const found = longest(byHost.get(`*${host.slice(dot)}`));
-    if (found) return found;
-  }
-  return undefined;
-}
-
-/** Looks no deeper than the longest prefix, because a client may send any number of slashes. */
-function longestOf(byPrefix: ByPrefix, matchPath: string, deepest: number): OriginRoute | undefined {
-  let longest = byPrefix.get('/');
-  let end = 0;
-  for (let depth = 0; depth < deepest && end < matchPath.length; depth += 1) {
-    const next = matchPath.indexOf('/', end + 1);
-    end = next === -1 ? matchPath.length : next;
-    longest = byPrefix.get(matchPath.slice(0, end)) ?? longest;
-  }
-  return longest;
+  let found = longestAt(host);
+  for (let dot = host.indexOf('.'); dot !== -1 && !found; dot = host.indexOf('.', dot + 1))
+    found = longestAt(`*${host.slice(dot)}`);
+  return found;
 }
 
 /** The host of a URL as the runtime writes it: without user and port, in lower case, without dots at its end. */
