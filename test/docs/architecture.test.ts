@@ -12,7 +12,7 @@ const sources = readdirSync(`${ROOT}/src`, { recursive: true, encoding: 'utf8' }
 const rooms = [...new Set(sources.map((file) => dirname(file)))];
 const listed = [...page.matchAll(/^\| `(src[\w/-]*)` \|/gm)].map(([, room]) => room ?? '');
 
-const MAX_FILES = 205;
+const MAX_FILES = 190;
 const MAX_LINES = 500;
 
 it('every room of src is listed once, and nothing else is', () => {
