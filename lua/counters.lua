@@ -1,172 +1,1163 @@
--- counters: judges the checks of one request and charges all of them, or none. This file handles keys, columns and
--- operations. The algorithms are in files beside this one, and so are parts of this file: the composer
--- (src/redis/script.ts) puts a part in place of its line --@include. A part can use all locals declared before that line.
---
--- KEYS   each holds the counters of some rules for one subject; at most 100. No two checks name the same counter
--- ARGV   [1] operation: take, peek (a take that changes nothing), refund, settle (charges what a request cost beyond
---            its charge, even without room, up to a debt of the whole capacity), renew (of seats),
---            transfer (another region asks for this region's part of a counter), recall (this region wants it back);
---            then, if checks have further columns, a space and a 1 or 0 for each of those below, in their order;
---            and last, for tests, ' now=MS' (otherwise the script uses the server's own clock)
---        then for each check these columns:
---          counter    ';', its id (letters, digits, - and _), ':' and the letter of its algorithm. Another rule,
---                     algorithm or window has another id
---          limit, windowMs
---        and those that have a 1, each '' where a check has none:
---          key        number of its key in KEYS; 1 if there is no such column
---          cost       units to take, give back or settle; 1 if empty
---          extra      burst or number of buckets
---          want       units to lease beyond the cost, as far as there is room. Refund: units of that charge that are kept.
---                     Settle: the most units that may be used afterwards, if the cost would exceed them.
---                     Transfer: units that the owner has charged itself with, in place of those in this counter
---          block      ms for which everything is denied once the limit is exceeded
---          flags      1: count denied requests too; 2: shadow, never deny; 3: both
---          at         refund, settle, transfer: epoch ms at which the charge was made
---          seat       id of a seat: 16 letters, digits, - and _
---          owner, term, hold   (one digit for the three) transfer: the region that asks; ms for which it may use the part; ms for
---                     which its charges still count after that
---          borders    of a calendar window: epoch ms of four borders in a row, with spaces between them; the window of
---                     `windowMs` is between the second and the third. The clock of this server selects the window
--- reply  integers: now, then two for each check:
---          remaining  units that would still pass now. For a transfer refused because the counter is in use: units used
---          resetAt    epoch ms at which the whole limit is free again
---        then, unless a take passes and these are 1, 0, 0 and 0 for all of them, four more for each check:
---          allowed    1 or 0, by this check alone (renew: whether the seat was still held; transfer: whether it is transferred);
---                     or, for a take or peek, '>' and the name of the region that the counter was transferred to
---          retryMs    for a take or peek: wait until the cost fits; 0 if it does, -1 if it never will. For a transfer
---                     that is refused: wait until it is worth asking again. For a transferred counter: time for which
---                     its owner may use this part
---          granted    units leased beyond the cost
---          delayMs    wait until the request's turn, for rules that throttle
---
--- An algorithm consists of blocks of code, which the composer puts in place of --@judge, --@charge and --@again.
--- `read` brings the state up to now and sets room, capacity, wait (if the cost does not fit) and delayMs (if it
--- has any); `charge` moves the state by `units` and sets reset; with a chargedAt, it moves only the window
--- of that moment, if that window is still there. --@state names the stored numbers (or texts: those names end with
--- Text), --@letter the letter of the stored counters (never one that another algorithm has had; m and n are taken),
--- --@local other variables that the blocks share. --@keeps names the first ones of reset and the state, if most charges
--- do not change them: then a charge writes only the rest of the record.
--- An algorithm that needs functions of its own is a module instead, which returns the two as functions;
--- `module` makes it when a check needs it.
--- Neither block touches Redis. Waits and levels are whole numbers: (a - a % b) / b is a divided by b and rounded down.
---
--- A key's value is text: the epoch ms at which the key expires, in 15 digits; FORMAT, whose semicolon begins the first
--- record; the records of its counters; a semicolon.
--- A record is
---   the counter as in ARGV, reset, and its state, with spaces between them; while it is blocked, its letter is a
---   capital and the end of the block comes before reset
--- A counter that was transferred has this instead; docs/regions.md explains why:
---   ';', id, ':', m (n if this region wants it back), epoch ms until which nothing is counted here, epoch ms until
---   which the owner may use this part, owner
--- A value that does not have this form counts as no state. A key always has a TTL: the script writes the whole value,
--- with a new TTL or with KEEPTTL. docs/decisions explains why the value is text.
---
--- All reading and judging happens in memory, before the first write, because Redis does not undo what a script wrote
--- before an error. The script first assumes that a take passes. If a check then denies it, the script works out the
--- checks before that one again, as denied.
---
--- The script must mean the same on Redis' Lua and on gopher-lua, which Upstash runs: docs/decisions has the rules, and
--- a test checks every file here. The script has no functions on purpose: making one costs Redis time in each
--- run, and so does calling it.
-local FORMAT, EMPTY, HEADER = ' weir3;', '000000000000000 weir3;', 22
--- Products of units and milliseconds stay whole numbers up to here, with room for twice the capacity.
-local LARGEST = 4503599627370496
--- Windows of up to 34 years, until the year 6429.
-local LONGEST, LATEST = 1099511627776, 140737488355328
--- A region transfers a counter this long after its last charge stopped counting. By then that charge is over by every other
--- region's clock, too, and a caller between two requests does not look idle. Keys live this much longer.
-local IDLE_MS = 5000
--- The most buckets; the distance from the code of a capital letter to that of its small letter; the code of a colon.
-local MAX_BUCKETS, CAPITAL, COLON = 100, 32, 58
-local INFINITY = math.huge
+#!lua flags=allow-key-locking
 
-local ARGV, KEYS, call = ARGV, KEYS, redis.call
-local find, sub, byte, format = string.find, string.sub, string.byte, string.format
---@include call
+-- lua/counters/take.lua
+local ARGV, KEYS, redis = ARGV, KEYS, redis
+local names, width, costAt, extraAt = ARGV[1], 3, nil, nil
+if names == 'take' then
+elseif names == 'take cost' then
+  costAt = 3
+  width = 4
+elseif names == 'take extra' then
+  extraAt = 3
+  width = 4
+elseif names == 'take cost extra' then
+  costAt = 3
+  extraAt = 4
+  width = 5
+else
+  width = nil
+end
+local time, value
+local count = #ARGV
+if width and KEYS[1] and not KEYS[2] and count > width and count % width == 1 then
+  local string, key = string, KEYS[1]
+  local find, sub, byte, format = string.find, string.sub, string.byte, string.format
+  time = redis.call('TIME')
+  value = redis.pcall('GET', key) or ''
+  local millis, text = time[2] / 1000, value
+  local now = time[1] * 1000 + (millis - millis % 1)
+  if text == '' then text = '000000000000000 weir3;' end
+  local size = #text
+  local isKnown, passes = size >= 22 and size <= 1024 and now >= 1000000000000 and now < 7000000000000
+    and sub(text, 16, 22) == ' weir3;', true
+  local new, done, newest, covered, isNew = '', 22, 0, 0, false
+  if isKnown then
+    for at = 2, count, width do
+      local counter, limitText, windowMs, cost, extra = ARGV[at], ARGV[at + 1], ARGV[at + 2] * 1, 1, nil
+      local limit = limitText * 1
+      if width > 3 then
+        if costAt and ARGV[at + costAt] ~= '' then cost = ARGV[at + costAt] * 1 end
+        if extraAt and ARGV[at + extraAt] ~= '' then extra = ARGV[at + extraAt] * 1 end
+        local most = extra or 1
+        if cost < 1 or most < 1 or (cost + most) % 1 > 0 or most * windowMs > 4503599627370496 then
+          isKnown = false
+          break
+        end
+      end
+      local product = limit * windowMs
+      if limit < 1 or product < limit or (limit + windowMs) % 1 > 0
+        or product > 1099511627776 and (product > 4503599627370496 or windowMs > 1099511627776) then
+        isKnown = false
+        break
+      end
+      local place, letterAt = find(text, counter, done, true)
+      local code, prefix, last = byte(counter, -1), nil, nil
+      if not place then
+        if not find(counter, '^;[%w_-]+:%l$') or find(text, sub(counter, 1, -2), 1, true) then
+          isKnown = false
+          break
+        end
+        prefix = sub(counter, 2)
+        isNew = true
+      end
+      if false then
 
-local passes, details = isTake, nil
--- The table has its first slots from the start, because growing it later costs more.
-local reply = count < 3 and { now, 0, 0 } or count < 5 and { now, 0, 0, 0, 0, 0, 0 }
-  or { now, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
-local i = 0
-
-while i < count do
-  local first = 2 + i * width
-  i = i + 1
-
-  -- If a text is not a number, the script ends here, before it has written anything.
-  --@include arguments
-  --@include record
-  -- The new text of the record from `changesAt` on, if it changes, and when the record expires.
-  local record, expiry
-
-  -- The result of this check alone, and its numbers in the reply.
-  local fits, isNotable, isAgain, isKept, delayMs, held, wait
-  local room, capacity, retryMs, granted = 0, 0, 0, 0
-  --@locals
-
-  if owner and not isTransfer then
-    -- This region has transferred the counter and counts nothing: the caller asks the owner.
-    isAgain = passes and i > 1
-    passes = false
-    fits = isAfterwards
-    expiry = transferredUntil
-    retryMs = math.max(0, usableUntil - now)
-    isNotable = true
-  else
-    --@judge
-    if cost <= room and blockedUntil <= now then
-      fits = true
-    else
-      isUsual = false
-      retryMs = cost > capacity and -1 or math.max(cost > room and wait or 0, blockedUntil - now)
-      isNotable = true
-      if passes and not isShadow then
-        isAgain = i > 1
-        passes = false
+      elseif code == 102 then -- fixed-window
+        local ends, used, position = now - now % windowMs + windowMs, cost, nil
+        if place then
+          last = find(text, ';', letterAt, true)
+          position = letterAt + 15
+          local reset = last and last > position and sub(text, letterAt + 1, letterAt + 13) * 1
+          if reset == ends then
+            used = sub(text, position, last - 1) + cost
+          elseif not reset or reset > now then
+            isKnown = false
+            break
+          else
+            position = nil
+          end
+        end
+        if used > limit then
+          passes = false
+        elseif position then
+          if ends > covered then covered = ends end
+          new = new .. sub(text, done + 1, position - 1) .. format('%d;', used)
+        else
+          if ends > newest then newest = ends end
+          new = new .. (prefix or sub(text, done + 1, letterAt)) .. format('%d %d;', ends, used)
+        end
+      elseif code == 99 then -- sliding-window-counter
+        local start, previous, current, position = now - now % windowMs, 0, 0, nil
+        local ends = start + windowMs
+        if place then
+          last = find(text, ';', letterAt, true)
+          local gap = last and last > letterAt + 17 and find(text, ' ', letterAt + 15, true)
+          local reset = gap and sub(text, letterAt + 1, letterAt + 13) * 1
+          if reset == ends + windowMs then
+            position = gap + 1
+            previous = sub(text, letterAt + 15, gap - 1) * 1
+            current = sub(text, position, last - 1) * 1
+            if current == 0 then
+              isKnown = false
+              break
+            end
+          elseif reset == ends then
+            previous = sub(text, gap + 1, last - 1) * 1
+            if previous == 0 then previous = sub(text, letterAt + 15, gap - 1) * 1 end
+          elseif not reset or reset > start then
+            isKnown = false
+            break
+          end
+        end
+        current = current + cost
+        if previous * (ends - now) > (limit - current) * windowMs then
+          passes = false
+        elseif position then
+          if ends > covered then covered = ends end
+          new = new .. sub(text, done + 1, position - 1) .. format('%d;', current)
+        else
+          local reset = ends + windowMs
+          if reset > newest then newest = reset end
+          new = new .. (prefix or sub(text, done + 1, letterAt)) .. format('%d %d %d;', reset, previous, current)
+        end
+      elseif code == 116 or code == 103 or code == 107 then -- token-bucket, gcra, leaky-bucket
+        local missing, rate = 0, nil
+        if place then
+          last = find(text, ';', letterAt, true)
+          local gap = last and last > letterAt + 17 and find(text, ' ', letterAt + 15, true)
+          local reset = gap and sub(text, letterAt + 1, letterAt + 13) * 1
+          if not reset then
+            isKnown = false
+            break
+          elseif reset > now then
+            missing = sub(text, letterAt + 15, gap - 1) * 1
+            rate = sub(text, gap + 1, last - 1)
+            local pace = rate == limitText and limit or rate * 1
+            local part = missing % pace
+            local since = now - reset + (missing - part) / pace
+            if part > 0 then since = since + 1 end
+            if since < 0 then
+              isKnown = false
+              break
+            end
+            missing = missing - since * pace
+            if missing < 0 then missing = 0 end
+          end
+        end
+        missing = missing + cost * windowMs
+        if missing > (extra or limit) * windowMs then
+          passes = false
+        else
+          local part = missing % limit
+          local reset = now + (missing - part) / limit
+          if part > 0 then reset = reset + 1 end
+          if reset > newest then newest = reset end
+          if rate ~= limitText then rate = format('%d', limit) end
+          new = new .. (prefix or sub(text, done + 1, letterAt)) .. format('%d %d ', reset, missing) .. rate .. ';'
+        end
+      else
+        isKnown = false
+        break
+      end
+      done = last or done
+    end
+  end
+  if isKnown and newest < 9999999000000 then
+    if not passes then return time[1] .. ' ' .. time[2] .. '-' .. value end
+    if done < size then new = new .. sub(text, done + 1) end
+    local expires
+    if isNew or newest > covered then
+      expires = sub(text, 3, 15) * 1
+      if newest + 5000 > expires then
+        expires = newest + 15000
+      elseif not isNew then
+        expires = nil
       end
     end
+    if expires then
+      local digits = format('%d', expires)
+      redis.call('SET', key, '00' .. digits .. ' weir3;' .. new, 'PXAT', digits)
+    elseif #new == size - 22 then
+      redis.call('SETRANGE', key, '22', new)
+    else
+      redis.call('SET', key, sub(text, 1, 22) .. new, 'KEEPTTL')
+    end
+    return time[1] .. ' ' .. time[2] .. '+' .. value
+  end
+end
+
+-- lua/counters/arithmetic.lua
+local LARGEST, LONGEST, LATEST = 4503599627370496, 1099511627776, 140737488355328
+
+local function floorDivide(a, b) return (a - a % b) / b end
+
+local function ceilDivide(a, b)
+  local rest = a % b
+  return (a - rest) / b + (rest > 0 and 1 or 0)
+end
+
+local function whole(text)
+  local number = tonumber(text)
+  return number and number >= 1 and number <= LARGEST and number % 1 == 0 and number or nil
+end
+
+-- lua/counters/algorithms.lua
+local traits, algorithms, made = {}, {}, {}
+
+local function algorithmOf(letter)
+  if not made[letter] then
+    local make = algorithms[letter]
+    made[letter] = make()
+  end
+  return made[letter]
+end
+
+-- lua/counters/algorithms/fixed-window.lua
+traits.f = { id = 'fixed-window', countsUnits = true }
+algorithms.f = function()
+  local function windowAt(now, check)
+    local borders, windowMs = check.borders, check.windowMs
+    if not borders then
+      local start = now - now % windowMs
+      return start, start + windowMs, start + 2 * windowMs
+    end
+    local before, start, ends, after = borders[1], borders[2], borders[3], borders[4]
+    if now < start then return before, start, ends end
+    if now < ends then return start, ends, after end
+    local lengthMs, since = after - ends, now - ends
+    local current = now - since % lengthMs
+    return current, current + lengthMs, current + 2 * lengthMs
   end
 
-  if isAgain then
-    i = 0
-    size = 0
-    from = 1
-    newest = 0
-    covered = 0
-    details = nil
-    others = texts and {}
+  local function parse(text)
+    local _, _, reset, used = string.find(text, '^(%d+) (%d+)$')
+    return reset and { reset = tonumber(reset), used = tonumber(used) }
+  end
+
+  local function store(state, reset) return string.format('%d %d', reset, state.used) end
+
+  local function advance(state, now, check)
+    local start, ends, nextEnds = windowAt(now, check)
+    local isOver = not state or state.used == 0 or state.reset <= start or state.reset <= now or state.reset > nextEnds
+    if isOver then state = { reset = ends, used = 0 } end
+    return state, check.limit - state.used, check.limit, 0
+  end
+
+  local function wait(state, now) return state.reset - now end
+
+  local function charge(state, units, now, check, past)
+    local start, ends = windowAt(now, check)
+    if state.reset > ends then start = ends end
+    local at, used = past and past.at or start, state.used
+    if at >= start and at < state.reset then used = math.max(0, used + units) end
+    return { reset = state.reset, used = used }, used > 0 and state.reset or now
+  end
+
+  return { parse = parse, store = store, advance = advance, wait = wait, charge = charge }
+end
+
+-- lua/counters/algorithms/sliding-window-log.lua
+traits.l = { id = 'sliding-window-log', mostUnits = 100000 }
+algorithms.l = function()
+  local ENTRY = 15
+
+  local function timeOf(log, i)
+    local first = (i - 1) * ENTRY + 1
+    local a, b, c, d, e, f, g = string.byte(log, first, first + 6)
+    local high = ((a - 128) * 128 + b - 128) * 128 + c - 128
+    return high * 268435456 + (((d - 128) * 128 + e - 128) * 128 + f - 128) * 128 + g - 128
+  end
+
+  local function totalOf(log, i)
+    local first = (i - 1) * ENTRY + 8
+    local a, b, c, d, e, f, g, h = string.byte(log, first, first + 7)
+    local high = (((a - 128) * 128 + b - 128) * 128 + c - 128) * 128 + d - 128
+    return high * 268435456 + (((e - 128) * 128 + f - 128) * 128 + g - 128) * 128 + h - 128
+  end
+
+  local function entry(time, total)
+    local timeLow, totalLow = time % 268435456, total % 268435456
+    local timeHigh, totalHigh = (time - timeLow) / 268435456, (total - totalLow) / 268435456
+    return string.char(
+      128 + math.floor(timeHigh / 16384), 128 + math.floor(timeHigh / 128) % 128, 128 + timeHigh % 128,
+      128 + math.floor(timeLow / 2097152), 128 + math.floor(timeLow / 16384) % 128,
+      128 + math.floor(timeLow / 128) % 128, 128 + timeLow % 128,
+      128 + math.floor(totalHigh / 2097152), 128 + math.floor(totalHigh / 16384) % 128,
+      128 + math.floor(totalHigh / 128) % 128, 128 + totalHigh % 128,
+      128 + math.floor(totalLow / 2097152), 128 + math.floor(totalLow / 16384) % 128,
+      128 + math.floor(totalLow / 128) % 128, 128 + totalLow % 128
+    )
+  end
+
+  local function firstAtLeast(log, read, value)
+    local low, high = 1, #log / ENTRY + 1
+    while low < high do
+      local middle = math.floor((low + high) / 2)
+      if read(log, middle) < value then low = middle + 1 else high = middle end
+    end
+    return low
+  end
+
+  local function totalBy(state)
+    local count = #state.log / ENTRY
+    return count > 0 and totalOf(state.log, count) or state.before
+  end
+
+  local function lastTime(state, now) return #state.log > 0 and timeOf(state.log, #state.log / ENTRY) or now end
+
+  local function resetOf(state, now, check)
+    return #state.log > 0 and lastTime(state, now) + check.windowMs or now
+  end
+
+  local function lowered(log, first, last, by)
+    local text, parts = '', {}
+    for i = first, last do
+      parts[#parts + 1] = entry(timeOf(log, i), totalOf(log, i) - by)
+      if #parts == 100 or i == last then
+        text = text .. table.concat(parts, '', 1, #parts)
+        parts = {}
+      end
+    end
+    return text
+  end
+
+  local function append(state, units, now)
+    local log, count, total = state.log, #state.log / ENTRY, totalBy(state) + units
+    if count == 0 or timeOf(log, count) < now then return log .. entry(now, total) end
+    return string.sub(log, 1, (count - 1) * ENTRY) .. entry(timeOf(log, count), total)
+  end
+
+  local function amend(state, units, at)
+    local log, count = state.log, #state.log / ENTRY
+    local i = firstAtLeast(log, timeOf, at)
+    local earlier = i > 1 and totalOf(log, i - 1) or state.before
+    local isThere = i <= count and timeOf(log, i) == at
+    local held = isThere and totalOf(log, i) - earlier or 0
+    local moved = math.max(units, -held)
+    local changed = held + moved > 0 and entry(at, earlier + held + moved) or ''
+    return string.sub(log, 1, (i - 1) * ENTRY) .. changed .. lowered(log, isThere and i + 1 or i, count, -moved)
+  end
+
+  local function parse(text)
+    local _, past, before = string.find(text, '^%d+ (%d+) ')
+    return past and { before = tonumber(before), log = string.sub(text, past + 1) }
+  end
+
+  local function store(state, reset) return string.format('%d %d %s', reset, state.before, state.log) end
+
+  local function advance(state, now, check)
+    local limit, windowMs = check.limit, check.windowMs
+    if not state or lastTime(state, now) - now > windowMs then return { before = 0, log = '' }, limit, limit, 0 end
+    local live = firstAtLeast(state.log, timeOf, math.max(now, lastTime(state, now)) - windowMs + 1)
+    if #state.log == 0 then
+      state = { before = 0, log = '' }
+    elseif live > 1 then
+      local log = string.sub(state.log, (live - 1) * ENTRY + 1)
+      state = { before = totalOf(state.log, live - 1), log = log }
+    end
+    return state, limit - totalBy(state) + state.before, limit, 0
+  end
+
+  local function wait(state, now, check, cost)
+    local leaving = firstAtLeast(state.log, totalOf, totalBy(state) + cost - check.limit)
+    return timeOf(state.log, leaving) + check.windowMs - now
+  end
+
+  local function charge(state, units, now, check, past)
+    local log = state.log
+    if past and units ~= 0 then
+      local latest = math.max(now, lastTime(state, now))
+      if past.at > latest - check.windowMs and past.at <= latest then
+        local amended = amend(state, units, past.at)
+        log = amended
+      end
+    elseif units > 0 then
+      log = append(state, units, now)
+    end
+    local after = { before = state.before, log = log }
+    return after, resetOf(after, now, check)
+  end
+
+  return { parse = parse, store = store, advance = advance, wait = wait, charge = charge }
+end
+
+-- lua/counters/algorithms/sliding-window-counter.lua
+traits.c = { id = 'sliding-window-counter' }
+algorithms.c = function()
+  local function parse(text, check)
+    local _, _, reset, previous, current = string.find(text, '^(%d+) (%d+) (%d+)$')
+    if not reset then return nil end
+    local state = { previous = tonumber(previous), current = tonumber(current) }
+    state.start = tonumber(reset) - (state.current > 0 and 2 or 1) * check.windowMs
+    return state
+  end
+
+  local function resetOf(state, now, check)
+    if state.current > 0 then return state.start + 2 * check.windowMs end
+    return state.previous > 0 and state.start + check.windowMs or now
+  end
+
+  local function store(state, reset) return string.format('%d %d %d', reset, state.previous, state.current) end
+
+  local function advance(state, now, check)
+    local limit, windowMs = check.limit, check.windowMs
+    local start = now - now % windowMs
+    if not state or state.current + state.previous == 0 or math.abs(state.start - start) > windowMs then
+      state = { start = start, previous = 0, current = 0 }
+    elseif state.start < start then
+      state = { start = start, previous = state.current, current = 0 }
+    end
+    local inside = now > state.start and windowMs - now + state.start or windowMs
+    return state, limit - state.current - ceilDivide(state.previous * inside, windowMs), limit, 0
+  end
+
+  local function wait(state, now, check, cost)
+    local limit, windowMs = check.limit, check.windowMs
+    local free = limit - state.current - cost
+    if free >= 0 then return state.start + windowMs - floorDivide(free * windowMs, state.previous) - now end
+    return state.start + 2 * windowMs - floorDivide((limit - cost) * windowMs, state.current) - now
+  end
+
+  local function charge(state, units, now, check, past)
+    local start, windowMs = state.start, check.windowMs
+    local at, previous, current = past and past.at or start, state.previous, state.current
+    if at >= start and at < start + windowMs then
+      current = math.max(0, current + units)
+    elseif at >= start - windowMs and at < start then
+      local most = units > 0 and math.max(previous, 2 * check.limit) or previous
+      previous = math.max(0, math.min(previous + units, most))
+    end
+    local after = { start = start, previous = previous, current = current }
+    return after, resetOf(after, now, check)
+  end
+
+  return { parse = parse, store = store, advance = advance, wait = wait, charge = charge }
+end
+
+-- lua/counters/algorithms/sliding-window-buckets.lua
+traits.b = { id = 'sliding-window-buckets', hasBuckets = true }
+algorithms.b = function()
+  local function bucketMs(check) return math.ceil(check.windowMs / (check.extra or 10)) end
+
+  local function keptBuckets(check) return math.ceil(check.windowMs / bucketMs(check)) + 1 end
+
+  local function leavesAt(state, place, check) return (state.number - place + 1 + keptBuckets(check)) * bucketMs(check) end
+
+  local function resetOf(state, now, check)
+    for place = 1, #state.counts do
+      if state.counts[place] > 0 then return leavesAt(state, place, check) end
+    end
+    return now
+  end
+
+  local function parse(text)
+    local _, _, number, counts = string.find(text, '^%d+ (%d+) ([%d,]+)$')
+    if not number then return nil end
+    local state = { number = tonumber(number), counts = {} }
+    for count in string.gmatch(counts, '%d+') do state.counts[#state.counts + 1] = tonumber(count) end
+    return state
+  end
+
+  local function store(state, reset)
+    local texts = {}
+    for place = 1, #state.counts do texts[place] = string.format('%.0f', state.counts[place]) end
+    return string.format('%d %d %s', reset, state.number, table.concat(texts, ',', 1, #texts))
+  end
+
+  local function advance(state, now, check)
+    local kept, current = keptBuckets(check), math.floor(now / bucketMs(check))
+    local isStored = state and #state.counts == kept and state.number - current <= kept
+    local number = isStored and math.max(state.number, current) or current
+    local counts, used = {}, 0
+    for place = 1, kept do
+      counts[place] = isStored and state.counts[place - number + state.number] or 0
+      used = used + counts[place]
+    end
+    return { number = number, counts = counts }, check.limit - used, check.limit, 0
+  end
+
+  local function wait(state, now, check, cost)
+    local missing, place = cost - check.limit, #state.counts + 1
+    for i = 1, #state.counts do missing = missing + state.counts[i] end
+    repeat
+      place = place - 1
+      missing = missing - state.counts[place]
+    until missing <= 0
+    return leavesAt(state, place, check) - now
+  end
+
+  local function charge(state, units, now, check, past)
+    local counts = {}
+    for place = 1, #state.counts do counts[place] = state.counts[place] end
+    local place = past and 1 + state.number - math.floor(past.at / bucketMs(check)) or 1
+    if counts[place] then counts[place] = math.max(0, counts[place] + units) end
+    local after = { number = state.number, counts = counts }
+    return after, resetOf(after, now, check)
+  end
+
+  return { parse = parse, store = store, advance = advance, wait = wait, charge = charge }
+end
+
+-- lua/counters/algorithms/token-bucket.lua
+traits.t = { id = 'token-bucket' }
+algorithms.t = function()
+  local function parse(text)
+    local _, _, reset, missing, rate = string.find(text, '^(%d+) (%d+) (%d+)$')
+    if not reset or tonumber(rate) == 0 then return nil end
+    local state = { missing = tonumber(missing), rate = tonumber(rate) }
+    state.at = tonumber(reset) - ceilDivide(state.missing, state.rate)
+    return state
+  end
+
+  local function store(state, reset) return string.format('%d %d %d', reset, state.missing, state.rate) end
+
+  local function advance(state, now, check)
+    local limit, windowMs, burst = check.limit, check.windowMs, check.extra or check.limit
+    local missing, at, fastest = 0, now, limit
+    if state then
+      local elapsed = math.max(0, now - state.at)
+      missing = math.max(0, state.missing - elapsed * state.rate)
+      if state.at > now and state.at - now <= windowMs then at = state.at end
+      fastest = math.max(limit, state.rate)
+    end
+    local after = { missing = missing, at = at, rate = limit, fastest = fastest }
+    return after, burst - ceilDivide(missing, windowMs), burst, 0
+  end
+
+  local function wait(state, now, check, cost)
+    local lacking = state.missing - ((check.extra or check.limit) - cost) * check.windowMs
+    return state.at - now + ceilDivide(lacking, check.limit)
+  end
+
+  local function charge(state, units, now, check, past)
+    local windowMs = check.windowMs
+    local change = units * windowMs
+    if past and units < 0 then
+      local ago = math.max(0, now - past.at)
+      local certain = ago < windowMs and (past.kept - units) * windowMs - ago * state.fastest or 0
+      change = -math.max(0, math.min(-change, certain))
+    end
+    local after = { missing = math.max(0, state.missing + change), at = state.at, rate = check.limit }
+    return after, after.at + ceilDivide(after.missing, after.rate)
+  end
+
+  return { parse = parse, store = store, advance = advance, wait = wait, charge = charge }
+end
+
+-- lua/counters/algorithms/leaky-bucket.lua
+traits.k = { id = 'leaky-bucket' }
+algorithms.k = function()
+  local bucket = algorithmOf('t')
+
+  local function advance(state, now, check)
+    local after, room, capacity = bucket.advance(state, now, check)
+    return after, room, capacity, after.at - now + ceilDivide(after.missing, check.limit)
+  end
+
+  return {
+    parse = bucket.parse, store = bucket.store, advance = advance, wait = bucket.wait, charge = bucket.charge,
+  }
+end
+
+-- lua/counters/algorithms/gcra.lua
+traits.g = { id = 'gcra' }
+algorithms.g = function() return algorithmOf('t') end
+
+-- lua/counters/algorithms/concurrency.lua
+traits.h = { id = 'concurrency', mostUnits = 100000, holdsSeats = true }
+algorithms.h = function()
+  local ID, SEAT = 16, 23
+
+  local function expiry(seats, i)
+    local a, b, c, d, e, f, g = string.byte(seats, (i - 1) * SEAT + ID + 1, i * SEAT)
+    local high = ((a - 128) * 128 + b - 128) * 128 + c - 128
+    return high * 268435456 + (((d - 128) * 128 + e - 128) * 128 + f - 128) * 128 + g - 128
+  end
+
+  local function seat(id, moment)
+    local low = moment % 268435456
+    local high = (moment - low) / 268435456
+    return id .. string.char(
+      128 + math.floor(high / 16384), 128 + math.floor(high / 128) % 128, 128 + high % 128,
+      128 + math.floor(low / 2097152), 128 + math.floor(low / 16384) % 128,
+      128 + math.floor(low / 128) % 128, 128 + low % 128
+    )
+  end
+
+  local function endedBy(seats, moment)
+    local low, high = 1, #seats / SEAT + 1
+    while low < high do
+      local middle = math.floor((low + high) / 2)
+      if expiry(seats, middle) <= moment then low = middle + 1 else high = middle end
+    end
+    return low - 1
+  end
+
+  local function without(seats, id)
+    local at = string.find(seats, id, 1, true)
+    while at do
+      local offset = at - 1
+      if offset % SEAT == 0 then
+        local past = at
+        while string.sub(seats, past, past + ID - 1) == id do past = past + SEAT end
+        return string.sub(seats, 1, at - 1) .. string.sub(seats, past), (past - at) / SEAT
+      end
+      at = string.find(seats, id, at + 1, true)
+    end
+    return seats, 0
+  end
+
+  local function resetOf(seats, now) return #seats > 0 and expiry(seats, #seats / SEAT) or now end
+
+  local function parse(text)
+    local _, past = string.find(text, '^%d+ ')
+    return past and { seats = string.sub(text, past + 1) }
+  end
+
+  local function store(state, reset) return string.format('%d %s', reset, state.seats) end
+
+  local function advance(state, now, check)
+    local all = state and state.seats or ''
+    local seats = string.sub(all, endedBy(all, now) * SEAT + 1)
+    local others, held = without(seats, check.seat)
+    return { seats = seats, others = others, held = held }, check.limit - #others / SEAT, check.limit, 0
+  end
+
+  local function wait(state, now, check, cost)
+    return expiry(state.others, #state.others / SEAT + cost - check.limit) - now
+  end
+
+  local function charge(state, units, now, check)
+    if units == 0 then return state, resetOf(state.seats, now) end
+    local seats = state.others
+    if units > 0 then
+      local moment = now + check.windowMs
+      local place = endedBy(seats, moment) * SEAT
+      seats = string.sub(seats, 1, place) .. string.rep(seat(check.seat, moment), units) .. string.sub(seats, place + 1)
+    end
+    return { seats = seats }, resetOf(seats, now)
+  end
+
+  return { parse = parse, store = store, advance = advance, wait = wait, charge = charge }
+end
+
+-- lua/counters/arguments.lua
+local COLUMNS = { 'key', 'cost', 'extra', 'seat', 'borders', 'block', 'denied', 'shadow' }
+local OWN_COLUMNS = {
+  take = { 'lease' }, peek = {}, refund = { 'at', 'kept' }, settle = { 'at', 'most' }, renew = {},
+  transfer = { 'owner', 'term', 'hold', 'at', 'charged' }, recall = {},
+}
+local MAX_CHECKS, MAX_KEYS, MAX_BUCKETS = 500, 100, 100
+
+local function contains(list, name)
+  for i = 1, #list do
+    if list[i] == name then return true end
+  end
+  return false
+end
+
+local function readHeader(header)
+  local operation, columns, width = nil, { counter = 0, limit = 1, windowMs = 2 }, 3
+  for word in string.gmatch(header, '%S+') do
+    if not operation then
+      operation = word
+      if not OWN_COLUMNS[operation] then break end
+    elseif columns[word] or not (contains(COLUMNS, word) or contains(OWN_COLUMNS[operation], word)) then
+      return nil, nil, nil, 'unknown column'
+    else
+      columns[word] = width
+      width = width + 1
+    end
+  end
+  if not OWN_COLUMNS[operation or ''] then return nil, nil, nil, 'unknown operation' end
+  return operation, columns, width, nil
+end
+
+local function bordersIn(text)
+  local _, _, first, second, third, fourth = string.find(text, '^(%d+) (%d+) (%d+) (%d+)$')
+  if not fourth then return nil end
+  local before, start, ends, after = tonumber(first), tonumber(second), tonumber(third), tonumber(fourth)
+  if before < 1 or start <= before or ends <= start or after <= ends or after > LATEST then return nil end
+  return { before, start, ends, after }
+end
+
+local function commonProblem(check, text)
+  local trait = traits[check.letter]
+  if not trait then return 'unknown algorithm' end
+  if not string.find(check.counter, '^;[%w_-]+:%l$') then return 'an id must have letters, digits, - or _' end
+  if not check.key then return 'key must be the number of a key' end
+  if not check.limit then return 'limit must be a whole number above 0' end
+  if not check.windowMs or check.windowMs > LONGEST then return 'windowMs must be a whole number from 1 to 2^40' end
+  if not check.cost then return 'cost must be a whole number above 0' end
+  if trait.holdsSeats then
+    local seat = check.seat or ''
+    if #seat ~= 16 or string.find(seat, '[^%w_-]') then return 'a seat id must have 16 letters, digits, - or _' end
+    if check.countsDenied then return trait.id .. ' cannot count denied requests' end
+  elseif text.extra and not check.extra then
+    return 'burst and buckets must be whole numbers above 0'
+  end
+  if text.block and not check.blockMs then return 'block must be a whole number above 0' end
+  if text.borders and not check.borders then return 'borders must be four times, one after the other' end
+  return nil
+end
+
+local function ownProblem(operation, check, text)
+  local holdsSeats = traits[check.letter].holdsSeats
+  if operation == 'renew' and not holdsSeats then return 'only seats can be renewed' end
+  if operation == 'settle' and holdsSeats then return 'seats cannot be settled' end
+  if operation == 'settle' and not text.at then return 'settle needs the time of the charge' end
+  if operation == 'transfer' then
+    local owner = text.owner or ''
+    if #owner < 1 or #owner > 32 or string.find(owner, '[^%l%d-]') then return 'transfer needs the name of a region' end
+    if not check.term or not check.hold or check.term > LONGEST or check.hold > LONGEST then
+      return 'term and hold must be whole numbers from 1 to 2^40'
+    end
+  end
+  for _, column in ipairs({ 'lease', 'kept', 'most', 'charged', 'at' }) do
+    if text[column] and not check[column] then return column .. ' must be a whole number above 0' end
+  end
+  return nil
+end
+
+local function sizeProblem(check)
+  local trait, most = traits[check.letter], check.extra or 0
+  if trait.mostUnits and check.limit > trait.mostUnits then
+    return trait.id .. ' takes a limit of up to ' .. trait.mostUnits
+  end
+  if trait.hasBuckets and most > MAX_BUCKETS then return 'there can be up to ' .. MAX_BUCKETS .. ' buckets' end
+  if math.max(trait.countsUnits and 0 or check.limit, most) * check.windowMs > LARGEST then
+    return 'limit times windowMs must stay below 2^52'
+  end
+  return nil
+end
+
+local function readCheck(operation, columns, first)
+  local text = {}
+  for name, at in pairs(columns) do
+    if ARGV[first + at] ~= '' then text[name] = ARGV[first + at] end
+  end
+  local counter = text.counter or ''
+  local letter = string.sub(counter, -1)
+  local trait = traits[letter] or {}
+  local key = tonumber(text.key or columns.key and '' or 1)
+  local check = {
+    counter = counter, letter = letter, key = key and KEYS[key] and key, limit = whole(text.limit or ''),
+    windowMs = whole(text.windowMs or ''), cost = whole(text.cost or 1), seat = text.seat,
+    extra = not trait.holdsSeats and whole(text.extra or '') or nil, blockMs = whole(text.block or ''),
+    borders = text.borders and bordersIn(text.borders), countsDenied = text.denied and true or false,
+    isShadow = text.shadow and true or false, lease = whole(text.lease or ''), kept = whole(text.kept or ''),
+    most = whole(text.most or ''), at = whole(text.at or ''), owner = text.owner, term = whole(text.term or ''),
+    hold = whole(text.hold or ''), charged = whole(text.charged or ''),
+  }
+  local problem = commonProblem(check, text) or ownProblem(operation, check, text) or sizeProblem(check)
+  return check, problem
+end
+
+local function readArguments()
+  local operation, columns, width, problem = readHeader(ARGV[1] or '')
+  if #ARGV == 0 then problem = 'expected 1 argument and 3 for each check' end
+  if problem then return nil, nil, problem end
+  local count = (#ARGV - 1) / width
+  if count < 1 or count % 1 ~= 0 then
+    return nil, nil, 'expected 1 argument and ' .. width .. ' for each check'
+  end
+  if count > MAX_CHECKS then return nil, nil, 'more than ' .. MAX_CHECKS .. ' checks' end
+  if #KEYS > MAX_KEYS then return nil, nil, 'more than ' .. MAX_KEYS .. ' keys' end
+  local checks = {}
+  for i = 1, count do
+    local check, wrong = readCheck(operation, columns, 2 + (i - 1) * width)
+    if wrong then return nil, nil, 'check ' .. i .. ': ' .. wrong end
+    checks[i] = check
+  end
+  return operation, checks, nil
+end
+
+-- lua/counters/records.lua
+local FORMAT, EMPTY, HEADER = ' weir3;', '000000000000000 weir3;', 22
+local IDLE_MS = 5000
+local MAX_RECORDS, LONG = 500, 8192
+
+local function readKeys(value)
+  local values, keys = {}, {}
+  if #KEYS > 1 then
+    values = redis.call('MGET', unpack(KEYS))
+  elseif value then
+    values = { value }
   else
-    if isTransfer then
-      --@include transferring
-    elseif not owner then
-      --@include charging
-    end
+    values = { redis.pcall('GET', KEYS[1]) }
+  end
+  for i = 1, #KEYS do
+    local text = type(values[i]) == 'string' and values[i] or ''
+    if string.sub(text, 16, HEADER) ~= FORMAT then text = EMPTY end
+    keys[i] = { text = text, newest = 0, isChanged = false, mustLook = false, after = HEADER }
+  end
+  return keys
+end
 
-    if record then
-      --@include placing
+local function findRecord(key, check, now)
+  local text = key.text
+  local place, colon = string.find(text, string.sub(check.counter, 1, -2), 1, true)
+  if not place then return nil end
+  local past = string.find(text, ';', colon + 1, true)
+  local last = (past or #text + 1) - 1
+  local record = { name = string.sub(text, place, colon), size = last - place + 1, blockedUntil = 0, expiry = 0 }
+  local letter, body = string.sub(text, colon + 1, colon + 1), string.sub(text, colon + 2, last)
+  if not past then return record end
+  if letter == 'm' or letter == 'n' then
+    local _, _, untilText, usableText, owner = string.find(body, '^(%d+) (%d+) ([%l%d-]+)$')
+    if untilText and #untilText < 16 and #usableText < 16 then
+      record.isTransfer = true
+      record.expiry = tonumber(untilText)
+      record.usableUntil = tonumber(usableText)
+      record.owner = record.expiry > now and owner or nil
+      record.isWanted = letter == 'n'
     end
+    return record
+  end
+  if letter == string.upper(check.letter) then
+    local _, space, untilText = string.find(body, '^(%d+) ')
+    record.blockedUntil = tonumber(untilText or 0)
+    body = string.sub(body, (space or #body) + 1)
+  elseif letter ~= check.letter then
+    return record
+  end
+  local algorithm = algorithmOf(check.letter)
+  record.state = algorithm.parse(body, check)
+  if record.state then
+    local _, _, reset = string.find(body, '^(%d+)')
+    record.expiry = math.max(tonumber(reset), record.blockedUntil)
+  else
+    record.blockedUntil = 0
+  end
+  return record
+end
 
-    -- The answer for this check. Every integer costs, so the usual values are left out.
-    if isNotable or delayMs then
-      if room < 0 or blockedUntil > now then room = 0 end
-      details = details or {}
-      local allowed = owner and (isTake or operation == 'peek') and '>' .. owner or fits and 1 or 0
-      details[i] = { allowed, retryMs, granted, delayMs or 0 }
+local function findAgain(key, record)
+  local place = string.find(key.text, record.name, 1, true)
+  return place
+end
+
+local function putRecord(key, record, text, expiry)
+  local place, last = key.after, key.after - 1
+  if record then
+    local moved = findAgain(key, record)
+    if moved >= key.after then
+      place = moved
+      last = moved + record.size - 1
+    else
+      key.text = string.sub(key.text, 1, moved - 1) .. string.sub(key.text, moved + record.size)
+      place = key.after - record.size
+      last = place - 1
     end
-    reply[2 * i] = room
-    reply[2 * i + 1] = expiry
+    if not (record.state or record.isTransfer) or text == '' then key.mustLook = true end
+  end
+  key.text = string.sub(key.text, 1, place - 1) .. text .. string.sub(key.text, last + 1)
+  if string.sub(key.text, -1) ~= ';' then key.text = key.text .. ';' end
+  key.after = place + #text
+  key.isChanged = true
+  if expiry > key.newest then key.newest = expiry end
+end
+
+local function expiryOf(text, from)
+  local _, _, letter, first, second = string.find(text, '^;[%w_-]+:(%a)(%d+) (%d*)', from)
+  local expiry = tonumber(first or 0)
+  if letter and letter < 'a' then expiry = math.max(expiry, tonumber(second) or 0) end
+  return expiry
+end
+
+local function liveRecords(text, now)
+  local records, expiries, from = {}, {}, HEADER
+  while from < #text do
+    local past, expiry = string.find(text, ';', from + 1, true) or #text + 1, expiryOf(text, from)
+    if expiry > now then
+      records[#records + 1] = string.sub(text, from, past - 1)
+      expiries[#expiries + 1] = expiry
+    end
+    from = past
+  end
+  while #records > MAX_RECORDS do
+    local first = 1
+    for i = 2, #expiries do
+      if expiries[i] < expiries[first] then first = i end
+    end
+    table.remove(records, first)
+    table.remove(expiries, first)
+  end
+  local live, newest = '', 0
+  for first = 1, #records, 100 do
+    live = live .. table.concat(records, '', first, math.min(first + 99, #records))
+  end
+  for i = 1, #expiries do newest = math.max(newest, expiries[i]) end
+  return live .. ';', newest
+end
+
+local function writeKeys(keys, now)
+  for i = 1, #keys do
+    local key = keys[i]
+    local text, expires = key.text, tonumber(string.sub(key.text, 1, 15)) or 0
+    if key.isChanged and (key.mustLook or #text > LONG) then
+      local live, newest = liveRecords(text, now - IDLE_MS)
+      text = string.sub(EMPTY, 1, HEADER - 1) .. live
+      key.newest = newest
+      expires = 0
+    end
+    if expires > LATEST then expires = 0 end
+    expires = math.max(expires, key.newest + IDLE_MS)
+    if key.isChanged and expires <= now then
+      redis.call('DEL', KEYS[i])
+    elseif key.isChanged then
+      local digits = string.format('%d', expires)
+      local header = string.sub(EMPTY, 1, 15 - #digits) .. digits
+      redis.call('SET', KEYS[i], header .. string.sub(text, 16), 'PXAT', digits)
+    end
   end
 end
 
--- All checks are judged. Now the script writes.
---@include writing
-if details then
-  local size = 1 + 2 * count
-  for each = 1, count do
-    local detail = details[each]
-    for field = 1, 4 do reply[size + field] = detail and detail[field] or field == 1 and 1 or 0 end
-    size = size + 4
-  end
+-- lua/counters/counting.lua
+local function retryOf(check, judged, now)
+  if check.cost > judged.capacity then return -1 end
+  local algorithm = algorithmOf(check.letter)
+  local waitMs = check.cost > judged.room and algorithm.wait(judged.state, now, check, check.cost) or 0
+  return math.max(waitMs, judged.blockedUntil - now, 0)
 end
+
+local function judge(check, keys, now)
+  local key = keys[check.key]
+  local record = findRecord(key, check, now)
+  local algorithm = algorithmOf(check.letter)
+  local state, room, capacity, delay = algorithm.advance(record and record.state, now, check)
+  local judged = {
+    check = check, key = key, record = record, state = state, room = room, capacity = capacity, delay = delay,
+    blockedUntil = record and record.blockedUntil or 0, owner = record and record.owner,
+  }
+  judged.retry = retryOf(check, judged, now)
+  return judged
+end
+
+local function judgeAll(checks, keys, now)
+  local all = {}
+  for i = 1, #checks do all[i] = judge(checks[i], keys, now) end
+  return all
+end
+
+local function charge(judged, units, now, past)
+  local check = judged.check
+  local algorithm = algorithmOf(check.letter)
+  local state, reset = algorithm.charge(judged.state, units, now, check, past)
+  judged.state = state
+  judged.reset = reset
+  judged.room = judged.room - units
+  judged.isChanged = judged.isChanged or units ~= 0
+end
+
+local function expiryOfCounter(judged) return math.max(judged.reset, judged.blockedUntil) end
+
+local function save(judged, now, isTake)
+  if not judged.isChanged then return end
+  local check, expiry, record = judged.check, expiryOfCounter(judged), judged.record
+  local text = ''
+  if expiry > now then
+    local start = check.counter
+    if judged.blockedUntil > now then
+      start = string.sub(start, 1, -2) .. string.upper(check.letter) .. string.format('%d ', judged.blockedUntil)
+    end
+    text = start .. algorithmOf(check.letter).store(judged.state, judged.reset)
+  end
+  if text == '' and not record then return end
+  putRecord(judged.key, record, text, text ~= '' and expiry or 0)
+  if record and not isTake and expiry < record.expiry then judged.key.mustLook = true end
+end
+
+local function remainingOf(judged, now)
+  return judged.blockedUntil > now and 0 or math.max(0, judged.room)
+end
+
+local function withinDebt(judged) return math.max(0, math.min(judged.check.cost, judged.room + judged.capacity)) end
+
+local function amend(judged, units, past, now, reply)
+  if judged.owner then
+    reply[#reply + 1] = 0
+    reply[#reply + 1] = judged.record.expiry
+    return
+  end
+  charge(judged, units, now, past)
+  save(judged, now, false)
+  local algorithm = algorithmOf(judged.check.letter)
+  local state, room = algorithm.advance(judged.state, now, judged.check)
+  judged.state = state
+  judged.room = room
+  reply[#reply + 1] = remainingOf(judged, now)
+  reply[#reply + 1] = expiryOfCounter(judged)
+end
+
+-- lua/counters/operations.lua
+local operations = {}
+
+-- lua/counters/operations/take.lua
+local function addOutcome(reply, judged, now, granted)
+  local size = #reply
+  if judged.owner then
+    reply[size + 1] = '>' .. judged.owner
+    reply[size + 2] = 0
+    reply[size + 3] = judged.record.expiry
+    reply[size + 4] = math.max(0, judged.record.usableUntil - now)
+    reply[size + 5] = 0
+    reply[size + 6] = 0
+    return
+  end
+  reply[size + 1] = judged.fits and 1 or 0
+  reply[size + 2] = remainingOf(judged, now)
+  reply[size + 3] = expiryOfCounter(judged)
+  reply[size + 4] = judged.retry
+  reply[size + 5] = granted
+  reply[size + 6] = judged.delay
+end
+
+local function deny(judged, now)
+  local check = judged.check
+  local canEverFit = judged.retry >= 0
+  charge(judged, check.countsDenied and canEverFit and withinDebt(judged) or 0, now)
+  if not canEverFit then return end
+  if check.blockMs and judged.blockedUntil <= now then
+    judged.blockedUntil = now + check.blockMs
+    judged.isChanged = true
+  end
+  judged.retry = retryOf(check, judged, now)
+end
+
+operations.take = function(checks, keys, now)
+  local all, passes, reply = judgeAll(checks, keys, now), true, { now }
+  for i = 1, #all do
+    all[i].fits = not all[i].owner and all[i].retry == 0
+    passes = passes and not all[i].owner and (all[i].fits or all[i].check.isShadow)
+  end
+  for i = 1, #all do
+    local judged, granted = all[i], 0
+    if judged.owner or not passes and (judged.fits or judged.check.isShadow) then
+      charge(judged, 0, now)
+    elseif judged.fits then
+      granted = math.min(judged.check.lease or 0, judged.room - judged.check.cost)
+      charge(judged, judged.check.cost + granted, now)
+    else
+      deny(judged, now)
+    end
+    if not judged.owner then save(judged, now, true) end
+    addOutcome(reply, judged, now, granted)
+  end
+  return reply
+end
+
+-- lua/counters/operations/peek.lua
+operations.peek = function(checks, keys, now)
+  local all, reply = judgeAll(checks, keys, now), { now }
+  for i = 1, #all do
+    all[i].fits = all[i].retry == 0
+    charge(all[i], 0, now)
+    addOutcome(reply, all[i], now, 0)
+  end
+  return reply
+end
+
+-- lua/counters/operations/refund.lua
+operations.refund = function(checks, keys, now)
+  local all, reply = judgeAll(checks, keys, now), { now }
+  for i = 1, #all do
+    local check = all[i].check
+    amend(all[i], -check.cost, { at = check.at or now, kept = check.kept or 0 }, now, reply)
+  end
+  return reply
+end
+
+-- lua/counters/operations/settle.lua
+operations.settle = function(checks, keys, now)
+  local all, reply = judgeAll(checks, keys, now), { now }
+  for i = 1, #all do
+    local judged, check = all[i], all[i].check
+    local units = withinDebt(judged)
+    if check.most then units = math.max(0, math.min(units, check.most - judged.capacity + judged.room)) end
+    amend(judged, units, { at = check.at, kept = 0 }, now, reply)
+  end
+  return reply
+end
+
+-- lua/counters/operations/renew.lua
+operations.renew = function(checks, keys, now)
+  local all, reply = judgeAll(checks, keys, now), { now }
+  for i = 1, #all do
+    local judged = all[i]
+    local held = not judged.owner and judged.state.held or 0
+    if held > 0 then
+      charge(judged, held, now)
+      save(judged, now, false)
+    end
+    reply[i + 1] = held > 0 and 1 or 0
+  end
+  return reply
+end
+
+-- lua/counters/operations/transfer.lua
+local function putTransfer(key, check, record, letter, untilMs, usableUntil, owner)
+  local name = string.sub(check.counter, 1, -2)
+  putRecord(key, record, string.format('%s%s%d %d %s', name, letter, untilMs, usableUntil, owner), untilMs)
+end
+
+local function isChargedElsewhere(check, judged, used, now)
+  local at = check.at or now
+  local isSameWindow = now - now % check.windowMs == at - at % check.windowMs
+  return check.charged and isSameWindow and judged.blockedUntil <= now and used <= check.charged
+end
+
+local function transferOne(check, keys, now)
+  local judged = judge(check, keys, now)
+  local key, record, owner = judged.key, judged.record, judged.owner
+  if owner and (owner ~= check.owner or record.isWanted) then
+    return 'refused', 0, record.expiry - now + (owner == check.owner and check.windowMs or 0)
+  end
+  local inUseUntil = record and record.state and record.expiry + IDLE_MS or 0
+  if inUseUntil > now then
+    local used = math.max(0, math.min(judged.capacity, judged.capacity - judged.room))
+    if judged.blockedUntil > now then used = 0 end
+    if not isChargedElsewhere(check, judged, used, now) then return 'in-use', used, inUseUntil - now end
+  end
+  local usableUntil = now + check.term
+  local untilMs = math.max(owner and record.expiry or 0, usableUntil + check.hold)
+  putTransfer(key, check, record, 'm', untilMs, usableUntil, check.owner)
+  if record and untilMs < record.expiry then key.mustLook = true end
+  return 'transferred', untilMs, 0
+end
+
+operations.transfer = function(checks, keys, now)
+  local reply = { now }
+  for i = 1, #checks do
+    local kind, first, second = transferOne(checks[i], keys, now)
+    reply[3 * i - 1] = kind
+    reply[3 * i] = first
+    reply[3 * i + 1] = second
+  end
+  return reply
+end
+
+-- lua/counters/operations/recall.lua
+operations.recall = function(checks, keys, now)
+  local reply = { now }
+  for i = 1, #checks do
+    local check = checks[i]
+    local key = keys[check.key]
+    local record = findRecord(key, check, now)
+    local isNew = record and record.owner and not record.isWanted
+    if isNew then putTransfer(key, check, record, 'n', record.expiry, record.usableUntil, record.owner) end
+    reply[i + 1] = isNew and 1 or 0
+  end
+  return reply
+end
+
+-- lua/counters/run.lua
+local operation, checks, problem = readArguments()
+if problem then return { err = 'WEIR_BAD_ARGUMENT ' .. problem } end
+time = time or redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local keys = readKeys(value)
+local run = operations[operation]
+local reply = run(checks, keys, now)
+writeKeys(keys, now)
 return reply

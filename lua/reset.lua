@@ -2,7 +2,7 @@
 -- reset: forgets the counters of some keys. Records of transfers stay, because the owner goes on using this region's
 -- part.
 --
--- KEYS   as in counters.lua, which describes a value
+-- KEYS   their value is described in counters/records.lua
 -- reply  how many of the keys had something to forget
 local FORMAT, HEADER, forgotten = ' weir3;', 22, 0
 for i = 1, #KEYS do

@@ -11,8 +11,9 @@ export interface ShaCall {
 }
 
 export interface BenchRedis extends AsyncDisposable {
+  readonly pid: number;
   /** Loads a script and returns its SHA. Stock Redis gets the text without the flag that only Upstash knows. */
-  load(text: string): Promise<string>;
+  load(text: string, prelude?: string): Promise<string>;
   /** Resolves to the replies, in order. */
   run(calls: readonly ShaCall[]): Promise<unknown[]>;
   /** Redis's own time for one call in µs, on average. */
@@ -24,8 +25,8 @@ export interface BenchRedis extends AsyncDisposable {
   clear(): Promise<void>;
 }
 
-export async function startBenchRedis(): Promise<BenchRedis> {
-  const server = await startRedisServer({ port: 0, name: 'bench' });
+export async function startBenchRedis(binary?: string): Promise<BenchRedis> {
+  const server = await startRedisServer({ port: 0, name: 'bench', ...(binary && { binary }) });
   const redis = new Redis(server.port);
   const commandstats = () => redis.info('commandstats');
 
@@ -41,7 +42,9 @@ export async function startBenchRedis(): Promise<BenchRedis> {
 
   return {
     run,
-    load: async (text) => String(await redis.script('LOAD', rewriteScript(text, () => '') ?? text)),
+    pid: server.pid,
+    load: async (text, prelude = '') =>
+      String(await redis.script('LOAD', rewriteScript(text, () => prelude) ?? text)),
 
     async micros(calls) {
       await redis.config('RESETSTAT');

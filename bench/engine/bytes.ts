@@ -3,7 +3,7 @@ import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorit
 import type { Table } from '../shared/bench.ts';
 import type { BenchRedis } from './bench-redis.ts';
 import { createPeer, PEER_ALGORITHMS, type Peer, type PeerAlgorithm } from './peer.ts';
-import { type BenchRule, checksOf, mixedRules, takeCall } from './rules.ts';
+import { type BenchRule, checksOf, type LoadedScript, mixedRules, takeCall } from './rules.ts';
 
 const SUBJECT = '203.0.113.77';
 const LIMIT = 100;
@@ -17,11 +17,11 @@ export type Bytes = Record<
   number
 >;
 
-export async function measureBytes(redis: BenchRedis, sha: string): Promise<Bytes> {
+export async function measureBytes(redis: BenchRedis, script: LoadedScript): Promise<Bytes> {
   // Uses the next window: a counter expires at a moment, and must still be there when its memory is measured.
   const windowStartMs = Math.ceil(Date.now() / WINDOW_MS) * WINDOW_MS;
   const peer = await createPeer(redis);
-  const weir = (rules: readonly BenchRule[]) => weirBytes(redis, sha, rules, windowStartMs);
+  const weir = (rules: readonly BenchRule[]) => weirBytes(redis, script, rules, windowStartMs);
   const alone: Partial<Bytes> = {};
   for (const algorithm of ALGORITHM_IDS)
     alone[algorithm] = await weir([{ algorithm, limit: LIMIT, windowMs: WINDOW_MS }]);
@@ -41,12 +41,12 @@ const moments = (startMs: number) => Array.from({ length: USED }, (_, i) => star
 
 async function weirBytes(
   redis: BenchRedis,
-  sha: string,
+  script: LoadedScript,
   rules: readonly BenchRule[],
   startMs: number,
 ): Promise<number> {
   const calls = moments(startMs).map(async (nowMs) =>
-    takeCall(sha, await checksOf(rules, { subject: SUBJECT, seat: String(nowMs) }), nowMs),
+    takeCall(script, await checksOf(rules, { subject: SUBJECT, seat: String(nowMs) }), nowMs),
   );
   await redis.clear();
   await redis.run(await Promise.all(calls));

@@ -6,7 +6,15 @@ import { parseAnswer } from '../../src/redis/wire.ts';
 import type { Table } from '../shared/bench.ts';
 import type { BenchRedis } from './bench-redis.ts';
 import { createPeer, PEERS_OF, type PeerAlgorithm } from './peer.ts';
-import { type BenchRule, COUNTS, type Count, checksOf, mixedRules, takeCall } from './rules.ts';
+import {
+  type BenchRule,
+  COUNTS,
+  type Count,
+  checksOf,
+  type LoadedScript,
+  mixedRules,
+  takeCall,
+} from './rules.ts';
 
 const BUDGET = { admitted: 4, denied: 3 } as const;
 /** Long, so that no window ends between two requests. */
@@ -26,14 +34,14 @@ const newSubject = () => `198.51.100.${++names}`;
 
 export async function countCommands(
   redis: BenchRedis,
-  sha: string,
+  script: LoadedScript,
   rules: readonly BenchRule[],
   verdict: Verdict,
 ): Promise<Commands> {
   const once = async (verdictWanted: Verdict, subject: string, used: readonly BenchRule[], cost = 1) => {
     const checks = await checksOf(used, { subject, cost, seat: `seat-${++names}` });
     return redis.billed(async () =>
-      expectVerdict(await redis.run([takeCall(sha, checks)]), checks, verdictWanted),
+      expectVerdict(await redis.run([takeCall(script, checks)]), checks, verdictWanted),
     );
   };
   const subject = newSubject();
@@ -75,12 +83,12 @@ export interface CommandsResult {
   readonly peer: { readonly admitted: PerCount; readonly denied: PerCount };
 }
 
-export async function measureCommands(redis: BenchRedis, sha: string): Promise<CommandsResult> {
+export async function measureCommands(redis: BenchRedis, script: LoadedScript): Promise<CommandsResult> {
   const worst = async (verdict: Verdict) => {
     const counts: Partial<PerCount> = {};
     for (const count of COUNTS) {
       const rules = mixedRules(count, 1_000).map((rule, i) => ({ ...rule, windowMs: WINDOW_MS + i }));
-      const { fresh, steady } = await countCommands(redis, sha, rules, verdict);
+      const { fresh, steady } = await countCommands(redis, script, rules, verdict);
       counts[count] = Math.max(fresh, steady);
     }
     return counts as PerCount;

@@ -1,9 +1,12 @@
 // The rules of a subject in this bench, and the calls of Weir's own script for them.
+
+import { CLOCK } from '../../local/clocked-script.ts';
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { Check } from '../../src/core/counting/check.ts';
 import { counterId, groupOf, subjectKey } from '../../src/core/counting/keys.ts';
+import { loadScript } from '../../src/redis/script.ts';
 import { toScriptCall } from '../../src/redis/wire.ts';
-import type { ShaCall } from './bench-redis.ts';
+import type { BenchRedis, ShaCall } from './bench-redis.ts';
 
 export interface BenchRule {
   readonly algorithm: AlgorithmId;
@@ -52,8 +55,25 @@ export function checksOf(rules: readonly BenchRule[], options: CheckOptions): Pr
   );
 }
 
+/** The script, and the same with a clock that its calls name. */
+export interface LoadedScript {
+  readonly sha: string;
+  readonly clockedSha: string;
+}
+
+export async function loadInto(redis: BenchRedis): Promise<LoadedScript> {
+  const { text } = await loadScript();
+  return { sha: await redis.load(text), clockedSha: await redis.load(text, CLOCK) };
+}
+
 /** One decision, by Redis's own clock by default. */
-export const takeCall = (sha: string, checks: readonly Check[], nowMs?: number): ShaCall => ({
-  sha,
-  ...toScriptCall('take', { checks, nowMs }),
-});
+export function takeCall(
+  { sha, clockedSha }: LoadedScript,
+  checks: readonly Check[],
+  nowMs?: number,
+): ShaCall {
+  const { keys, args } = toScriptCall('take', { checks });
+  return nowMs === undefined
+    ? { sha, keys, args }
+    : { sha: clockedSha, keys, args: [...args, String(nowMs)] };
+}

@@ -2,7 +2,7 @@
 import type { Check } from '../../src/core/counting/check.ts';
 import { ANNOUNCEMENT_KEY } from '../../src/core/counting/keys.ts';
 import type { Client } from '../../src/redis/client.ts';
-import { composeScript } from '../../src/redis/script.ts';
+import { loadScript } from '../../src/redis/script.ts';
 import { toScriptCall } from '../../src/redis/wire.ts';
 
 /** The last key and the last argument are those of the announcement. */
@@ -12,7 +12,7 @@ local announced = redis.call('GET', pointer)
 if announced and announced ~= expected then return { 0, announced } end`;
 
 export async function createTakeWithKey(client: Client, expected: string) {
-  const { text } = await composeScript();
+  const { text } = await loadScript();
   const [flag = '', ...rest] = text.split('\n');
   const script = [flag, COMPARE.trim(), ...rest].join('\n');
   const sha = await client.send(AbortSignal.timeout(5_000), (redis) => redis.scriptLoad(script));

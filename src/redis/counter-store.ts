@@ -23,7 +23,7 @@ import {
   type RulesPointer,
 } from '../core/ports/region.ts';
 import { type Client, type Replied, ScriptMissing, type ScriptRun, scriptWords } from './client.ts';
-import { composeScript, type Script } from './script.ts';
+import { loadScript, type Script } from './script.ts';
 import { parseAnswer, toScriptCall } from './wire.ts';
 
 export function createUpstashStore(client: Client): CounterStore {
@@ -45,7 +45,7 @@ export function createUpstashStore(client: Client): CounterStore {
   };
 
   const composeFirst = async <O extends Operation>(operation: O, call: CallOf<O>, signal: AbortSignal) => {
-    script = await composeScript();
+    script = await loadScript();
     return runWith(script, operation, call, signal);
   };
 
@@ -58,7 +58,7 @@ export function createUpstashStore(client: Client): CounterStore {
     const { withAnnouncement }: CountCall = call;
     const run = {
       script: made,
-      call: toScriptCall(operation, call),
+      call: toScriptCall<O>(operation, call),
       read: (reply: unknown) => parseAnswer(operation, reply, call.checks),
     };
     return withAnnouncement ? readAndCount(client, signal, run) : client.script(signal, run);
@@ -173,7 +173,7 @@ async function runInSlots<O extends Operation>(
 async function countInSlots(
   store: CounterStore,
   operation: 'take' | 'peek',
-  { checks, nowMs: givenMs }: CallOf<'take'>,
+  { checks }: CallOf<'take'>,
   signal: AbortSignal,
 ): Promise<Answer> {
   const groups = groupsOf(checks);
@@ -182,7 +182,7 @@ async function countInSlots(
   let counts = operation;
   let nowMs = 0;
   for (const group of groups) {
-    const answer = await store[counts]({ checks: group.map(({ check }) => check), nowMs: givenMs }, signal);
+    const answer = await store[counts]({ checks: group.map(({ check }) => check) }, signal);
     if (groups.length === 1) return answer;
     nowMs = answer.nowMs;
     // Each outcome has the time of its own slot.
@@ -192,7 +192,7 @@ async function countInSlots(
     if (group.every(({ check }, i) => answer.outcomes[i]?.allowed || check.isShadow))
       taken.push({ group, answer });
     else {
-      for (const one of taken) await giveBack(store, one, { outcomes, nowMs: givenMs }, signal);
+      for (const one of taken) await giveBack(store, one, outcomes, signal);
       counts = 'peek';
     }
   }
@@ -208,7 +208,7 @@ interface Taken {
 async function giveBack(
   store: CounterStore,
   { group, answer }: Taken,
-  { outcomes, nowMs }: { readonly outcomes: Outcome[]; readonly nowMs: number | undefined },
+  outcomes: Outcome[],
   signal: AbortSignal,
 ): Promise<void> {
   const charged = group.flatMap(({ check: { leaseUnits: _, ...check }, place }, i) => {
@@ -218,7 +218,7 @@ async function giveBack(
   });
   if (charged.length === 0) return;
   const checks = charged.map(({ refunded }) => refunded);
-  const balances = (await store.refund({ checks, nowMs }, signal)).outcomes;
+  const balances = (await store.refund({ checks }, signal)).outcomes;
   for (const [i, { place }] of charged.entries()) {
     const outcome = outcomes[place];
     if (outcome && balances[i]) outcomes[place] = { ...outcome, ...balances[i], granted: 0 };

@@ -1,102 +1,114 @@
-// Translates checks into KEYS and ARGV of the script, and its reply into outcomes. lua/counters.lua describes both.
+// Translates checks into KEYS and ARGV of the script, and its reply into outcomes. The files of lua/counters describe
+// both: take.lua the plain take, which the script answers with the text of the key, and each operation its own reply.
+import { algorithmOf, letterOf } from '../core/counting/algorithms/registry.ts';
 import {
-  type Balance,
   type Check,
   type CheckOf,
   keysOf,
   type Operation,
   type Outcome,
-  type RefundCheck,
   type ReplyOf,
-  type SettleCheck,
-  type TakeCheck,
   type TransferReply,
-  type TransferTerms,
 } from '../core/counting/check.ts';
+import { type Counter, decideTake, paramsOf } from '../core/counting/counters.ts';
 import { mapStable } from '../core/map-stable.ts';
-import { type AnswerOf, type CallOf, CounterStoreError } from '../core/ports/region.ts';
-import { letterOf } from './script.ts';
-
-/** Integers for each check: those in every reply, and the details, which the script sends only if they are unusual. */
-const PLAIN = 2;
-const DETAILS = 4;
+import { type AnswerOf, CounterStoreError } from '../core/ports/region.ts';
 
 export interface ScriptCall {
   readonly keys: string[];
   readonly args: string[];
 }
 
-/** Any check, with what its operation adds to it. */
-interface AnyCheck extends TakeCheck, RefundCheck {
-  readonly mostUnits?: SettleCheck['mostUnits'];
-  readonly transfer?: TransferTerms;
-}
+/** An optional column: its name, and what a check has there. */
+type Column<C> = readonly [name: string, of: (check: C) => number | string | undefined];
 
-type Column = (check: AnyCheck) => number | string | undefined;
-
-/** Optional columns of a check, in the order of lua/counters.lua. Columns of one entry are sent together. */
-const COLUMNS: readonly (readonly [Column, ...Column[]])[] = [
-  [({ cost }) => (cost === 1 ? undefined : cost)],
-  [({ extra }) => extra],
-  [
-    ({ leaseUnits, keptUnits, mostUnits, transfer }) =>
-      leaseUnits || keptUnits || mostUnits || transfer?.ownerCharge?.units || undefined,
-  ],
-  [({ blockMs }) => blockMs || undefined],
-  [({ countDenied, isShadow }) => (countDenied ? 1 : 0) + (isShadow ? 2 : 0) || undefined],
-  [({ chargedAtMs, transfer }) => chargedAtMs ?? transfer?.ownerCharge?.atMs],
-  [({ seatId }) => seatId],
-  [({ transfer }) => transfer?.owner, ({ transfer }) => transfer?.termMs, ({ transfer }) => transfer?.holdMs],
-  [({ borders }) => borders?.join(' ')],
+const COMMON: readonly Column<Check>[] = [
+  ['cost', ({ cost }) => (cost === 1 ? undefined : cost)],
+  ['extra', ({ extra }) => extra],
+  ['seat', ({ seatId }) => seatId],
+  ['borders', ({ borders }) => borders?.join(' ')],
+  ['block', ({ blockMs }) => blockMs || undefined],
+  ['denied', ({ countDenied }) => (countDenied ? 1 : undefined)],
+  ['shadow', ({ isShadow }) => (isShadow ? 1 : undefined)],
 ];
+
+const COLUMNS: { readonly [O in Operation]: readonly Column<CheckOf<O>>[] } = {
+  take: [...COMMON, ['lease', ({ leaseUnits }) => leaseUnits || undefined]],
+  peek: COMMON,
+  refund: [
+    ...COMMON,
+    ['at', ({ chargedAtMs }) => chargedAtMs],
+    ['kept', ({ keptUnits }) => keptUnits || undefined],
+  ],
+  settle: [
+    ...COMMON,
+    ['at', ({ chargedAtMs }) => chargedAtMs],
+    ['most', ({ mostUnits }) => mostUnits || undefined],
+  ],
+  renew: COMMON,
+  transfer: [
+    ...COMMON,
+    ['owner', ({ transfer }) => transfer?.owner],
+    ['term', ({ transfer }) => transfer?.termMs],
+    ['hold', ({ transfer }) => transfer?.holdMs],
+    ['at', ({ transfer }) => transfer?.ownerCharge?.atMs],
+    ['charged', ({ transfer }) => transfer?.ownerCharge?.units || undefined],
+  ],
+  recall: COMMON,
+};
 
 export function toScriptCall<O extends Operation>(
   operation: O,
-  { checks, nowMs }: Pick<CallOf<O>, 'checks' | 'nowMs'>,
+  { checks }: { readonly checks: readonly CheckOf<O>[] },
 ): ScriptCall {
   const keys = keysOf(checks);
   const hasKeys = keys.length > 1;
-  const { columns, mask } = columnsOf(checks);
-  let call: string = operation;
-  if (hasKeys || columns.length > 0) call += ` ${hasKeys ? 1 : 0}${mask}`;
-  if (nowMs !== undefined) call += ` now=${nowMs}`;
-  const args = [call];
+  const { header, columns } = usedColumns(operation, checks);
+  const args = [hasKeys ? `${header} key` : header];
   for (const check of checks) {
     args.push(`;${check.id}:${letterOf(check.algorithm)}`, String(check.limit), String(check.windowMs));
+    for (const [, of] of columns) args.push(String(of(check) ?? ''));
     if (hasKeys) args.push(String(keys.indexOf(check.key) + 1));
-    for (const of of columns) args.push(String(of(check) ?? ''));
   }
   return { keys, args };
 }
 
-interface Columns {
-  readonly columns: readonly Column[];
-  /** Tells the script which groups of columns there are. */
-  readonly mask: string;
+interface UsedColumns<C> {
+  /** The first argument. */
+  readonly header: string;
+  readonly columns: readonly Column<C>[];
 }
 
-/** The columns by the groups that a call uses, as bits. Each entry is made once, so the map stays small. */
-const columnsByBits = new Map<number, Columns>();
+/** By operation, and by the columns that a call uses, as bits. Each entry is made once, so the map stays small. */
+const known = new Map<Operation, Map<number, UsedColumns<never>>>();
 
 /** Leaves out columns that no check needs, because every argument costs Redis time. */
-function columnsOf(checks: readonly AnyCheck[]): Columns {
+function usedColumns<O extends Operation>(
+  operation: O,
+  checks: readonly CheckOf<O>[],
+): UsedColumns<CheckOf<O>> {
+  const all: readonly Column<CheckOf<O>>[] = COLUMNS[operation];
   let bits = 0;
-  for (let group = 0; group < COLUMNS.length; group += 1)
-    if (isUsed(COLUMNS[group]?.[0], checks)) bits |= 1 << group;
-  const known = columnsByBits.get(bits);
-  if (known) return known;
-  const made = {
-    columns: COLUMNS.filter((_, group) => bits & (1 << group)).flat(),
-    mask: COLUMNS.map((_, group) => (bits & (1 << group) ? '1' : '0')).join(''),
-  };
-  columnsByBits.set(bits, made);
+  for (let i = 0; i < all.length; i += 1) if (isUsed(all[i], checks)) bits |= 1 << i;
+  let byBits = known.get(operation);
+  if (!byBits) {
+    byBits = new Map();
+    known.set(operation, byBits);
+  }
+  const found = byBits.get(bits) as UsedColumns<CheckOf<O>> | undefined;
+  if (found) return found;
+  const columns = all.filter((_, i) => bits & (1 << i));
+  const made = { header: [operation, ...columns.map(([name]) => name)].join(' '), columns };
+  byBits.set(bits, made as UsedColumns<never>);
   return made;
 }
 
-function isUsed(column: Column | undefined, checks: readonly AnyCheck[]): boolean {
-  for (const check of checks) if (column?.(check) !== undefined) return true;
+function isUsed<C>(column: Column<C> | undefined, checks: readonly C[]): boolean {
+  for (const check of checks) if (column?.[1](check) !== undefined) return true;
   return false;
 }
+
+const badReply = (expected: string) => new CounterStoreError('bad-reply', expected);
 
 /** Checks the shape of a reply before anything trusts it. */
 export function parseAnswer<O extends Operation>(
@@ -104,103 +116,104 @@ export function parseAnswer<O extends Operation>(
   reply: unknown,
   checks: readonly CheckOf<O>[],
 ): AnswerOf<O> {
-  const detailsAt = 1 + PLAIN * checks.length;
-  const length = detailsAt + DETAILS * checks.length;
-  const isOwner = (field: unknown, i: number) =>
-    i >= detailsAt && (i - detailsAt) % DETAILS === 0 && OWNER.test(String(field));
-  if (
-    !Array.isArray(reply) ||
-    (reply.length !== detailsAt && reply.length !== length) ||
-    !reply.every((field, i) => Number.isSafeInteger(field) || isOwner(field, i))
-  )
-    throw new CounterStoreError('bad-reply', `expected ${detailsAt} or ${length} integers`);
+  if (typeof reply === 'string' && operation === 'take') return answerOfText(reply, checks) as AnswerOf<O>;
+  const { size, read }: ReplyForm<ReplyOf<O>> = REPLIES[operation];
+  if (!Array.isArray(reply) || reply.length !== 1 + size * checks.length || !isTime(reply[0]))
+    throw badReply(`expected ${1 + size * checks.length} values`);
   const nowMs: number = reply[0];
-  const toReply: (fields: ReplyFields, check: Check, nowMs: number) => ReplyOf<O> = REPLIES[operation];
-  return {
-    nowMs,
-    outcomes: mapStable(checks, (check, i) => toReply(fieldsOf(reply, i, detailsAt), check, nowMs)),
-    announced: undefined,
-  };
+  const outcomes = mapStable(checks, (check, i) =>
+    read(reply.slice(1 + size * i, 1 + size * (i + 1)), check, nowMs),
+  );
+  return { nowMs, outcomes, announced: undefined };
 }
 
-/** Stands in place of `passes`: the region that the counter was transferred to. */
+/** What an operation answers for each check. */
+interface ReplyForm<R> {
+  /** How many values. */
+  readonly size: number;
+  readonly read: (fields: readonly unknown[], check: Check, nowMs: number) => R;
+}
+
+const isTime = (field: unknown) => Number.isSafeInteger(field);
+/** A number that is not negative. */
+const isCount = (field: unknown): field is number => Number.isSafeInteger(field) && (field as number) >= 0;
+const isRemaining = (field: unknown, { limit, extra = 0 }: Check): field is number =>
+  isCount(field) && field <= Math.max(limit, extra);
+/** The region that the counter was transferred to. */
 const OWNER = /^>[a-z0-9-]{1,32}$/;
 
-/** The fields of one check. */
-interface ReplyFields {
-  readonly remaining: number;
-  readonly resetAtMs: number;
-  /** 1 or 0, or the owner of the part. */
-  readonly passes: number | string;
-  readonly retryMs: number;
-  readonly granted: number;
-  readonly delayMs: number;
-}
-
-/** The reply has no details if all checks pass with the usual values: 1, and 0 for the rest. */
-function fieldsOf(fields: readonly number[], i: number, detailsAt: number): ReplyFields {
-  const at = detailsAt + DETAILS * i;
-  return {
-    remaining: fields[1 + PLAIN * i] ?? 0,
-    resetAtMs: fields[2 + PLAIN * i] ?? 0,
-    passes: fields[at] ?? 1,
-    retryMs: fields[at + 1] ?? 0,
-    granted: fields[at + 2] ?? 0,
-    delayMs: fields[at + 3] ?? 0,
-  };
-}
-
-function toOutcome(fields: ReplyFields, check: Check, nowMs: number): Outcome {
-  const { passes, remaining, resetAtMs, retryMs, granted, delayMs } = fields;
-  expectPlausible(fields, check);
-  const owner = typeof passes === 'string' ? passes.slice(1) : undefined;
-  const waitMs = owner === undefined ? retryMs : resetAtMs - nowMs;
-  return {
-    allowed: passes === 1,
-    remaining,
-    resetAtMs,
-    retryAfterMs: waitMs === -1 ? undefined : waitMs,
-    granted,
-    delayMs,
-    nowMs: undefined,
-    transferredTo: owner === undefined ? undefined : { name: owner, usableMs: retryMs },
-  };
-}
-
-function toBalance(fields: ReplyFields, check: Check): Balance {
-  expectPlausible(fields, check);
-  return { remaining: fields.remaining, resetAtMs: fields.resetAtMs };
-}
-
-function toTransferReply(
-  { passes, remaining, resetAtMs, retryMs }: ReplyFields,
+function toOutcome(
+  [allowed, remaining, resetAtMs, retryMs, granted, delayMs]: readonly unknown[],
+  check: Check,
   nowMs: number,
-): TransferReply {
-  if (passes === 1) return { kind: 'transferred', untilMs: resetAtMs };
-  if (resetAtMs > nowMs) return { kind: 'refused', retryAfterMs: retryMs };
-  return { kind: 'in-use', usedUnits: remaining, retryAfterMs: retryMs };
+): Outcome {
+  const isPlausible =
+    isRemaining(remaining, check) && isTime(resetAtMs) && isCount(granted) && isTime(delayMs);
+  if (!isPlausible || !(isCount(retryMs) || retryMs === -1)) throw badReply('a field is out of range');
+  const reset = resetAtMs as number;
+  const common = { remaining, resetAtMs: reset, granted, delayMs: delayMs as number, nowMs: undefined };
+  if (allowed === 0 || allowed === 1) {
+    const retryAfterMs = retryMs === -1 ? undefined : retryMs;
+    return { allowed: allowed === 1, ...common, retryAfterMs, transferredTo: undefined };
+  }
+  if (typeof allowed !== 'string' || !OWNER.test(allowed)) throw badReply('a field is out of range');
+  const transferredTo = { name: allowed.slice(1), usableMs: retryMs };
+  return { allowed: false, ...common, retryAfterMs: reset - nowMs, transferredTo };
 }
 
-const REPLIES: {
-  readonly [O in Operation]: (fields: ReplyFields, check: Check, nowMs: number) => ReplyOf<O>;
-} = {
-  take: toOutcome,
-  peek: toOutcome,
-  refund: toBalance,
-  settle: toBalance,
-  renew: ({ passes }) => (passes === 1 ? 'held' : 'lost'),
-  transfer: (fields, _, nowMs) => toTransferReply(fields, nowMs),
-  recall: ({ passes }) => (passes === 1 ? 'recalled' : 'unchanged'),
+const isSet = ([field]: readonly unknown[]): boolean => {
+  if (field !== 0 && field !== 1) throw badReply('a field is out of range');
+  return field === 1;
 };
 
-function expectPlausible(
-  { passes, remaining, retryMs }: ReplyFields,
-  { limit, extra = 0 }: Pick<Check, 'limit' | 'extra'>,
-): void {
-  const isPlausible =
-    (passes === 0 || passes === 1 || typeof passes === 'string') &&
-    remaining >= 0 &&
-    remaining <= Math.max(limit, extra) &&
-    retryMs >= -1;
-  if (!isPlausible) throw new CounterStoreError('bad-reply', 'a field is out of range');
+function toTransferReply([kind, first, retryAfterMs]: readonly unknown[]): TransferReply {
+  if (!isCount(first) || !isCount(retryAfterMs)) throw badReply('a field is out of range');
+  if (kind === 'transferred') return { kind, untilMs: first };
+  if (kind === 'in-use') return { kind, usedUnits: first, retryAfterMs };
+  if (kind === 'refused') return { kind, retryAfterMs };
+  throw badReply('an unknown kind of reply');
+}
+
+const BALANCE: ReplyForm<ReplyOf<'refund'>> = {
+  size: 2,
+  read([remaining, resetAtMs], check) {
+    if (!isRemaining(remaining, check) || !isTime(resetAtMs)) throw badReply('a field is out of range');
+    return { remaining, resetAtMs: resetAtMs as number };
+  },
+};
+
+const REPLIES: { readonly [O in Operation]: ReplyForm<ReplyOf<O>> } = {
+  take: { size: 6, read: toOutcome },
+  peek: { size: 6, read: toOutcome },
+  refund: BALANCE,
+  settle: BALANCE,
+  renew: { size: 1, read: (fields) => (isSet(fields) ? 'held' : 'lost') },
+  transfer: { size: 3, read: toTransferReply },
+  recall: { size: 1, read: (fields) => (isSet(fields) ? 'recalled' : 'unchanged') },
+};
+
+/** The clock, whether all checks passed, and the value of the key before. */
+const TEXT = /^(\d{10}) (\d{1,6})([+-])(.*)$/s;
+const NUMBERS = /^\d+(?: \d+)*$/;
+
+/** The outcomes of a plain take, by the counters as they were. */
+function answerOfText(reply: string, checks: readonly CheckOf<'take'>[]): AnswerOf<'take'> {
+  const [, seconds, micros, sign, text = ''] = TEXT.exec(reply) ?? [];
+  if (sign === undefined) throw badReply('expected the clock and the text of the key');
+  const nowMs = Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
+  const { passes, outcomes } = decideTake(checks, nowMs, (check) => counterIn(text, check));
+  if (passes !== (sign === '+')) throw badReply('the script has decided otherwise than its twin');
+  return { nowMs, outcomes, announced: undefined };
+}
+
+function counterIn(text: string, check: Check): Counter | undefined {
+  const { algorithm, id } = check;
+  const name = `;${id}:${letterOf(algorithm)}`;
+  const place = text.indexOf(name);
+  if (place < 0) return undefined;
+  const from = place + name.length;
+  const record = text.slice(from, text.indexOf(';', from));
+  if (!NUMBERS.test(record)) throw badReply('expected the numbers of a counter');
+  const state = algorithmOf(algorithm).parse?.(record.split(' ').map(Number), paramsOf(check));
+  return { algorithm, state, blockedUntilMs: 0, expiresAtMs: 0 };
 }

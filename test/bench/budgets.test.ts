@@ -3,19 +3,18 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type BenchRedis, startBenchRedis } from '../../bench/engine/bench-redis.ts';
 import { measureBytes } from '../../bench/engine/bytes.ts';
 import { countCommands, measureCommands, rulesOf } from '../../bench/engine/commands.ts';
-import { COUNTS, checksOf, mixedRules } from '../../bench/engine/rules.ts';
+import { COUNTS, checksOf, type LoadedScript, loadInto, mixedRules } from '../../bench/engine/rules.ts';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 import type { CounterStore } from '../../src/core/ports/region.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/counter-store.ts';
-import { composeScript } from '../../src/redis/script.ts';
 import { type Harness, startHarness, TOKEN } from '../local/upstash-gateway-harness.ts';
 
 let redis: BenchRedis;
-let sha: string;
+let script: LoadedScript;
 beforeAll(async () => {
   redis = await startBenchRedis();
-  sha = await redis.load((await composeScript()).text);
+  script = await loadInto(redis);
 });
 afterAll(() => redis[Symbol.asyncDispose]());
 
@@ -23,16 +22,16 @@ describe.each(ALGORITHM_IDS)('%s', (algorithm) => {
   it.each(COUNTS)('pays for one read, and one write per key, with %i rules of one subject', async (count) => {
     const rules = rulesOf(algorithm, count);
     const keys = new Set((await checksOf(rules, { subject: 'anyone' })).map(({ key }) => key)).size;
-    const admitted = await countCommands(redis, sha, rules, 'admitted');
+    const admitted = await countCommands(redis, script, rules, 'admitted');
     expect(Math.max(admitted.fresh, admitted.steady)).toBeLessThanOrEqual(3 + keys);
-    const denied = await countCommands(redis, sha, rules, 'denied');
+    const denied = await countCommands(redis, script, rules, 'denied');
     expect(Math.max(denied.fresh, denied.steady)).toBeLessThanOrEqual(3);
   });
 });
 
 describe('rules of several algorithms on one subject', () => {
   it('cost at most 4 commands when admitted and 3 when denied, however many they are', async () => {
-    const { admitted, denied } = await measureCommands(redis, sha);
+    const { admitted, denied } = await measureCommands(redis, script);
     for (const count of COUNTS) {
       expect(admitted[count]).toBeLessThanOrEqual(4);
       expect(denied[count]).toBeLessThanOrEqual(3);
@@ -40,13 +39,13 @@ describe('rules of several algorithms on one subject', () => {
   });
 
   it('take no more memory than the same three rules of @upstash/ratelimit', async () => {
-    const { three, peerThree } = await measureBytes(redis, sha);
+    const { three, peerThree } = await measureBytes(redis, script);
     expect(three).toBeLessThanOrEqual(peerThree);
   });
 });
 
 it('the bench weighs the counters of every algorithm before they expire', async () => {
-  expect(Object.values(await measureBytes(redis, sha))).not.toContain(0);
+  expect(Object.values(await measureBytes(redis, script))).not.toContain(0);
 });
 
 describe('a call of the store with five rules of one subject', () => {

@@ -1,7 +1,7 @@
 // Every Lua file uses only the subset that both servers understand alike.
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { composeScript } from '../../src/redis/script.ts';
+import { loadScript } from '../../src/redis/script.ts';
 import { findViolations } from './portable.ts';
 
 const folder = new URL('../../lua/', import.meta.url);
@@ -13,7 +13,7 @@ describe('the scripts', () => {
   });
 
   it('mean the same on both once they are put together', async () => {
-    const { text } = await composeScript();
+    const { text } = await loadScript();
     expect(findViolations('composed', text)).toEqual([]);
   });
 });
@@ -22,6 +22,7 @@ describe('the check names file and line of', () => {
   it.each([
     ['a match that may return nothing, as the last argument', 'local n = tonumber(string.match(s, p))'],
     ['the same with find, byte and pcall', 'f(1, find(s, p))\nf(string.byte(s))\nf(pcall(g))'],
+    ['returns of different lengths', 'function f(a) if a then return 1, 2 end return 1 end'],
     ['an assignment that reads what it writes', 'a, b, c = start, 0, b'],
     ['a swap of places in a table', 'list[1], list[2] = list[2], list[1]'],
     ['a local that takes the result of a call with itself', 'seats = (without(seats, id))\nx = x and w(x)'],

@@ -1,6 +1,6 @@
 // The subset of Lua that means the same on Redis (6.2 to 8), Valkey and gopher-lua, which Upstash runs. docs/decisions
 // has the reason of each rule. A violation is reported by file and line.
-import luaparse, { type Chunk, type Expression, type Node } from 'luaparse';
+import luaparse, { type Chunk, type Expression, type Node, type ReturnStatement } from 'luaparse';
 
 export interface Violation {
   readonly file: string;
@@ -25,6 +25,7 @@ const RULES: readonly Rule[] = [
   noUnpackOfWhatCanGrow,
   noUnboundedConcat,
   noInexactText,
+  noReturnsOfDifferentLengths,
   noOtherLibrary,
 ];
 
@@ -150,6 +151,25 @@ function noInexactText(node: Node): string | undefined {
   // In this mode luaparse leaves out the value of literals, so this reads the raw text.
   const inexact = pattern.raw.replaceAll('%%', '').match(/%(?!s|d|\.0f)[^a-zA-Z]*[a-zA-Z]?/);
   return inexact ? `${inexact[0]} in a format: only %d, %.0f and %s are exact everywhere` : undefined;
+}
+
+function noReturnsOfDifferentLengths(node: Node): string | undefined {
+  if (node.type !== 'FunctionDeclaration') return undefined;
+  const lengths = new Set(returnsIn(node.body).map(({ arguments: values }) => values.length));
+  // The end of a function is a return of nothing.
+  if (node.body.at(-1)?.type !== 'ReturnStatement') lengths.add(0);
+  return lengths.size > 1
+    ? 'returns with different numbers of values: the missing ones are not nil'
+    : undefined;
+}
+
+/** The returns of a function, without those of functions inside. */
+function returnsIn(nodes: readonly unknown[]): ReturnStatement[] {
+  return nodes.flatMap((node): ReturnStatement[] => {
+    if (Array.isArray(node)) return returnsIn(node);
+    if (!isNode(node) || node.type === 'FunctionDeclaration') return [];
+    return node.type === 'ReturnStatement' ? [node] : returnsIn(Object.values(node));
+  });
 }
 
 function noOtherLibrary(node: Node): string | undefined {

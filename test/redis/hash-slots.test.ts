@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Check, TakeCheck } from '../../src/core/counting/check.ts';
 import { subjectKey } from '../../src/core/counting/keys.ts';
-import { type CounterOperations, type CounterStore, operationsBy } from '../../src/core/ports/region.ts';
+import type { CounterStore } from '../../src/core/ports/region.ts';
 import { splitByHashSlot } from '../../src/redis/counter-store.ts';
 import { type LocalCluster, startCluster } from '../limiter/cluster.ts';
 
@@ -37,14 +37,8 @@ const remaining = async (checks: Check[]) =>
   (await store.peek({ checks }, signal)).outcomes.map((outcome) => outcome.remaining);
 
 /** The clock of each subject is a second ahead of the previous one. */
-const withSkewedClocks = (skewed: CounterStore, checks: readonly Check[]): CounterStore => ({
-  ...skewed,
-  ...operationsBy((operation, call, within) => {
-    const operations: CounterOperations = skewed;
-    const place = checks.findIndex(({ key }) => key === call.checks[0]?.key);
-    return operations[operation]({ ...call, nowMs: Date.now() + 1_000 * place }, within);
-  }),
-});
+const withSkewedClocks = (checks: readonly Check[]): CounterStore =>
+  local.storeAt((asked) => Date.now() + 1_000 * checks.findIndex(({ key }) => key === asked));
 
 describe('a store on a Redis Cluster of three', () => {
   it('refuses one call over several slots, which is why calls are split', async () => {
@@ -115,7 +109,7 @@ describe('a store on a Redis Cluster of three', () => {
   it('reports when each slot was charged, so that each charge is settled and refunded exactly', async () => {
     const log: Partial<Check> = { algorithm: 'sliding-window-log' };
     const checks = await checksOf([log, log, log]);
-    const skewed = splitByHashSlot(withSkewedClocks(local.store, checks), pointer);
+    const skewed = splitByHashSlot(withSkewedClocks(checks), pointer);
     const { outcomes } = await skewed.take({ checks }, signal);
     const chargedAtMs = (i: number) => outcomes[i]?.nowMs ?? 0;
     const charged = checks.map((check, i) => ({ ...check, cost: 2, chargedAtMs: chargedAtMs(i) }));

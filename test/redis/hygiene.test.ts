@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 import type { Check, Outcome } from '../../src/core/counting/check.ts';
-import { IDLE_MS } from '../../src/core/counting/transfer.ts';
+import { IDLE_MS, SLACK_MS } from '../../src/core/counting/transfer.ts';
 import { rounds } from '../rounds.ts';
 import { createCheck, holdsSeats, next, nextKey, type RuleShape, WITHOUT_SEATS } from './engines.ts';
 import { type LuaCounters, startLuaCounters } from './lua-counters.ts';
@@ -94,7 +94,7 @@ describe('a key', () => {
           const needed = [...before.outcomes, ...outcomes].map(({ resetAtMs }) => resetAtMs - nowMs);
           const ttl = await lua.redis.pttl(key);
           expect(ttl === -2 || ttl > 0).toBe(true);
-          expect(ttl).toBeLessThanOrEqual(Math.max(...needed) + IDLE_MS);
+          expect(ttl).toBeLessThanOrEqual(Math.max(...needed) + IDLE_MS + SLACK_MS);
         }
       }),
       { numRuns: rounds(100) },
@@ -102,7 +102,7 @@ describe('a key', () => {
   });
 
   it.each(ALGORITHM_IDS)(
-    'of %s lives two windows and the idle time at most, even in debt',
+    'of %s lives two windows, the idle time and the slack at most, even in debt',
     async (algorithm) => {
       const check = createCheck({ algorithm, limit: 3, windowMs: HOUR_MS, cost: 3 });
       const ttlAfter = async (asked: Check) => {
@@ -111,15 +111,17 @@ describe('a key', () => {
       };
       const ttl = await ttlAfter(check);
       expect(ttl).toBeGreaterThan(0);
-      expect(ttl).toBeLessThanOrEqual(2 * HOUR_MS + IDLE_MS);
+      expect(ttl).toBeLessThanOrEqual(2 * HOUR_MS + IDLE_MS + SLACK_MS);
       if (holdsSeats(algorithm)) return;
       for (let i = 0; i < 5; i++)
-        expect(await ttlAfter(next(check, { countDenied: true }))).toBeLessThanOrEqual(2 * HOUR_MS + IDLE_MS);
+        expect(await ttlAfter(next(check, { countDenied: true }))).toBeLessThanOrEqual(
+          2 * HOUR_MS + IDLE_MS + SLACK_MS,
+        );
     },
   );
 
   it.each(WITHOUT_SEATS)(
-    'of %s lives two windows and the idle time at most, however much is settled',
+    'of %s lives two windows, the idle time and the slack at most, however much is settled',
     async (algorithm) => {
       const check = createCheck({ algorithm, limit: 3, windowMs: HOUR_MS });
       const { nowMs: chargedAtMs } = await lua.run({ operation: 'take', checks: [check] });
@@ -127,7 +129,7 @@ describe('a key', () => {
         await lua.run({ operation: 'settle', checks: [{ ...check, cost, chargedAtMs }] });
         const ttl = await lua.redis.pttl(check.key);
         expect(ttl).toBeGreaterThan(0);
-        expect(ttl).toBeLessThanOrEqual(2 * HOUR_MS + IDLE_MS);
+        expect(ttl).toBeLessThanOrEqual(2 * HOUR_MS + IDLE_MS + SLACK_MS);
       }
     },
   );
@@ -136,12 +138,12 @@ describe('a key', () => {
     const burst = createCheck({ algorithm: 'token-bucket', limit: 1, extra: 5, windowMs: HOUR_MS, cost: 5 });
     await lua.run({ operation: 'take', checks: [burst] });
     expect(await lua.redis.pttl(burst.key)).toBeGreaterThan(4 * HOUR_MS);
-    expect(await lua.redis.pttl(burst.key)).toBeLessThanOrEqual(5 * HOUR_MS + IDLE_MS);
+    expect(await lua.redis.pttl(burst.key)).toBeLessThanOrEqual(5 * HOUR_MS + IDLE_MS + SLACK_MS);
     const blocked = createCheck({ algorithm: 'gcra', limit: 1, windowMs: 1_000, blockMs: 9 * HOUR_MS });
     await lua.run({ operation: 'take', checks: [blocked] });
     await lua.run({ operation: 'take', checks: [blocked] });
     expect(await lua.redis.pttl(blocked.key)).toBeGreaterThan(8 * HOUR_MS);
-    expect(await lua.redis.pttl(blocked.key)).toBeLessThanOrEqual(9 * HOUR_MS + IDLE_MS);
+    expect(await lua.redis.pttl(blocked.key)).toBeLessThanOrEqual(9 * HOUR_MS + IDLE_MS + SLACK_MS);
   });
 
   it('keeps a slow counter when a fast one beside it has run out', async () => {

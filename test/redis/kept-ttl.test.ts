@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { Check } from '../../src/core/counting/check.ts';
-import { IDLE_MS } from '../../src/core/counting/transfer.ts';
+import { IDLE_MS, SLACK_MS } from '../../src/core/counting/transfer.ts';
 import { rounds } from '../rounds.ts';
 import { createCheck, next, nextKey } from './engines.ts';
 import { type LuaCounters, startLuaCounters } from './lua-counters.ts';
@@ -38,7 +38,7 @@ describe('the TTL of a key', () => {
       await take(check);
       const expiresAtMs = await lua.redis.pexpiretime(check.key);
       const { outcomes } = await take(check);
-      expect(outcomes[0]?.resetAtMs).toBe(expiresAtMs - IDLE_MS);
+      expect(outcomes[0]?.resetAtMs).toBe(expiresAtMs - IDLE_MS - SLACK_MS);
       expect(await lua.redis.pexpiretime(check.key)).toBe(expiresAtMs);
     },
   );
@@ -49,7 +49,9 @@ describe('the TTL of a key', () => {
       const bucket = rule(algorithm);
       await take(bucket);
       const { outcomes } = await take(bucket);
-      expect(await lua.redis.pexpiretime(bucket.key)).toBe((outcomes[0]?.resetAtMs ?? 0) + IDLE_MS);
+      expect(await lua.redis.pexpiretime(bucket.key)).toBe(
+        (outcomes[0]?.resetAtMs ?? 0) + IDLE_MS + SLACK_MS,
+      );
       const longer = rule('sliding-window-counter', bucket.key);
       await take(longer, bucket);
       const expiresAtMs = await lua.redis.pexpiretime(bucket.key);

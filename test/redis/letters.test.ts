@@ -1,7 +1,6 @@
 // Each counter in Redis is stored with the letter of its algorithm.
 import { expect, it } from 'vitest';
-import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
-import { letterOf } from '../../src/redis/script.ts';
+import { ALGORITHM_IDS, letterOf } from '../../src/core/counting/algorithms/registry.ts';
 
 const letters = ALGORITHM_IDS.map(letterOf);
 

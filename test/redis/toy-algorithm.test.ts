@@ -36,12 +36,12 @@ afterAll(() => rm(copy, { recursive: true, force: true }));
 
 /** All that an author of an algorithm does. */
 async function addCoin(): Promise<void> {
-  await cp(join(TOY, 'coin.lua'), join(copy, 'lua/coin.lua'));
+  await cp(join(TOY, 'coin.lua'), join(copy, 'lua/counters/algorithms/coin.lua'));
   const twin = await readFile(join(TOY, 'coin.ts'), 'utf8');
   const besideOthers = twin.replace(`../../../${ALGORITHMS}/`, './');
   await writeFile(join(copy, ALGORITHMS, 'coin.ts'), besideOthers);
   await addLine(`${ALGORITHMS}/registry.ts`, './coin.ts', '{ coin }');
-  await addLine('src/redis/script.ts', '../../lua/coin.lua', 'coin');
+  await node('local/script.ts', '--write');
 }
 
 /** Adds a line to the list, which ends with concurrency, and the import that it names. */

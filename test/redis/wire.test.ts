@@ -17,9 +17,14 @@ interface Fields {
 /** A reply with one outcome for each of these. */
 const reply = (...checks: readonly Fields[]) => [
   NOW_MS,
-  ...checks.flatMap(({ remaining = 4 }) => [remaining, RESET_MS]),
-  ...checks.flatMap(({ allowed = 1, retryMs = 0 }) => [allowed, retryMs, 0, 0]),
+  ...checks.flatMap(({ allowed = 1, remaining = 4, retryMs = 0 }) => [
+    ...[allowed, remaining, RESET_MS],
+    ...[retryMs, 0, 0],
+  ]),
 ];
+/** The answer to a plain take: the clock, the verdict, and the text that the script has read. */
+const text = (sign: string, record: string) =>
+  `1800000000 000999${sign}001800000015000 weir3;rule:${record};`;
 
 describe('Weir believes an answer', () => {
   it.each<[string, Fields, object]>([
@@ -41,9 +46,16 @@ describe('Weir believes an answer', () => {
     ]);
   });
 
-  it('in the short form', () => {
-    const { outcomes } = parseAnswer('take', [NOW_MS, 4, RESET_MS], [plain]);
-    expect(outcomes).toMatchObject([{ allowed: true, remaining: 4, retryAfterMs: 0 }]);
+  it.each([
+    ['that passes', text('+', 'f1800000060000 5'), { allowed: true, remaining: 4, retryAfterMs: 0 }],
+    [
+      'that is denied',
+      text('-', 'f1800000060000 10'),
+      { allowed: false, remaining: 0, retryAfterMs: 60_000 },
+    ],
+    ['of a subject that nobody has seen', '1800000000 0+', { allowed: true, remaining: 9 }],
+  ])('to a plain take %s', (_, answer, outcome) => {
+    expect(parseAnswer('take', answer, [plain])).toMatchObject({ nowMs: NOW_MS, outcomes: [outcome] });
   });
 });
 
@@ -54,8 +66,10 @@ describe('Weir refuses an answer', () => {
     ['with more left than the limit', reply({ remaining: 11 })],
     ['with less than nothing left', reply({ remaining: -1 })],
     ['with a wait below the number that means for ever', reply({ allowed: 0, retryMs: -2 })],
-    ['with more left than the limit, in the short form', [NOW_MS, 11, RESET_MS]],
-    ['with less than nothing left, in the short form', [NOW_MS, -1, RESET_MS]],
+    ['to a plain take, with another verdict than its counters', text('+', 'f1800000060000 10')],
+    ['to a plain take, with a damaged counter', text('+', 'f1800000060000 x')],
+    ['to a plain take, without a clock', '+'],
+    ['to a plain take, without a verdict', '1800000000 0'],
     ['with text instead of a number', reply({ remaining: '4' })],
     ['with null instead of a number', reply({ remaining: null })],
     ['with a part of a unit', reply({ remaining: 1.5 })],

@@ -18,7 +18,11 @@ import {
 
 /** The call of one operation, which it names. */
 export type NamedCall<O extends Operation> = CallOf<O> &
-  Pick<CountCall, 'withAnnouncement'> & { readonly operation: O };
+  Pick<CountCall, 'withAnnouncement'> & {
+    readonly operation: O;
+    /** By another clock than the store's own. */
+    readonly nowMs?: number | undefined;
+  };
 
 export type AnyCall = { [O in Operation]: NamedCall<O> }[Operation];
 

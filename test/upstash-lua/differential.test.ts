@@ -3,6 +3,7 @@
 import fc from 'fast-check';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { CLOCK } from '../../local/clocked-script.ts';
 import { type LuaEngine, type ScriptServer, startScriptServer } from '../../local/script-server.ts';
 import announce from '../../lua/announce.lua';
 import { scriptFor } from '../redis/lua-counters.ts';
@@ -19,12 +20,12 @@ const MAX_MINUTES = 10;
  */
 const LATER_MS = 10 ** 12;
 const LIVING_LONGER = [
-  'local real = redis',
-  'local redis = { pcall = real.pcall }',
+  'local timed = redis',
+  'local redis = { pcall = timed.pcall }',
   'redis.call = function(name, ...)',
   "if name == 'SET' then local key, value, option, at = ...",
-  `if option == 'PXAT' then return real.call(name, key, value, option, tonumber(at) + ${LATER_MS}) end end`,
-  'return real.call(name, ...) end',
+  `if option == 'PXAT' then return timed.call(name, key, value, option, tonumber(at) + ${LATER_MS}) end end`,
+  'return timed.call(name, ...) end',
 ].join(' ');
 
 interface Side {
@@ -48,7 +49,7 @@ afterAll(async () => {
 async function startSide(lua: LuaEngine): Promise<Side> {
   const server = await startScriptServer({ port: 0, name: lua, lua });
   const clients = Array.from({ length: LANES }, () => new Redis(server.port));
-  const script = await scriptFor(lua, LIVING_LONGER);
+  const script = await scriptFor(lua, `${CLOCK} ${LIVING_LONGER}`);
   const sha = (await clients[0]?.script('LOAD', script)) as string;
   return { server, sha, clients };
 }

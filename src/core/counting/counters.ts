@@ -1,7 +1,8 @@
-// The twin of lua/counters.lua on counters in memory: judges the checks of one request and charges all of them, or
+// The twin of the script (lua/counters) on counters in memory: judges the checks of one request and charges all of them, or
 // none. Tests compare the script with it, and the isolate counts with it when Redis is down.
 
 import { createBoundedCache } from '../bounded-cache.ts';
+import { mapStable } from '../map-stable.ts';
 import type { Amendment, Reading } from './algorithms/algorithm.ts';
 import { ALGORITHM_IDS, type AlgorithmId, algorithmOf, traitsOf } from './algorithms/registry.ts';
 import {
@@ -76,8 +77,12 @@ export function judge<C extends Check>(check: C, counter: Counter | undefined, n
   const known = counter?.algorithm === check.algorithm && !counter.transferred ? counter : undefined;
   const reading = algorithmOf(check.algorithm).advance(known?.state, nowMs, paramsOf(check));
   const blockedUntilMs = known?.blockedUntilMs ?? 0;
+  // Each field is written out: `outcomeWith` explains why.
   return {
-    ...reading,
+    state: reading.state,
+    room: reading.room,
+    capacity: reading.capacity,
+    delayMs: reading.delayMs,
     check,
     moved: liveTransferOf(counter, nowMs),
     blockedUntilMs,
@@ -129,7 +134,7 @@ const RUNS: {
 } = {
   take(checks, nowMs, counters) {
     const judged = judgeAll(checks, nowMs, counters);
-    const passes = judged.every((one) => !one.moved && (fits(one) || one.check.isShadow));
+    const passes = judged.every(lets);
     return judged.map((one) => {
       const result = taken(one, passes, nowMs);
       // Looks at other counters of the key only when it drops its own, because looking costs the script time.
@@ -183,13 +188,26 @@ interface Result {
   readonly blockedUntilMs: number;
 }
 
+const lets = (one: Judgement) => !one.moved && (fits(one) || one.check.isShadow === true);
+
+/** What a take answers, by the counters as they are. Changes nothing. */
+export function decideTake(
+  checks: readonly TakeCheck[],
+  nowMs: number,
+  counterOf: (check: TakeCheck) => Counter | undefined,
+): { readonly passes: boolean; readonly outcomes: readonly Outcome[] } {
+  const judged = mapStable(checks, (check) => judge(check, counterOf(check), nowMs));
+  const passes = judged.every(lets);
+  return { passes, outcomes: mapStable(judged, (one) => toOutcome(taken(one, passes, nowMs), nowMs)) };
+}
+
 function taken(one: Judgement<TakeCheck>, passes: boolean, nowMs: number): Result {
   if (!passes && (fits(one) || one.check.isShadow)) return charge(one, 0, nowMs);
   return fits(one) ? admit(one, nowMs) : deny(one, nowMs);
 }
 
 /** Moves the counter by `units`; with 0 it only finds out when the limit is free again. */
-function charge(one: Judgement, units: number, nowMs: number, amendment?: Amendment): Result {
+function charge(one: Judgement, units: number, nowMs: number, amendment?: Amendment, granted = 0): Result {
   const { check, moved, blockedUntilMs, delayMs, retryMs: wait } = one;
   const { state, resetAtMs } = algorithmOf(check.algorithm).charge(
     one.state,
@@ -206,7 +224,7 @@ function charge(one: Judgement, units: number, nowMs: number, amendment?: Amendm
     state,
     room: one.room - units,
     delayMs,
-    granted: 0,
+    granted,
     retryMs: wait,
     resetAtMs,
     blockedUntilMs,
@@ -242,7 +260,7 @@ const withinDebt = ({ check, room, capacity }: Judgement) =>
 
 function admit(one: Judgement<TakeCheck>, nowMs: number): Result {
   const granted = Math.min(one.check.leaseUnits ?? 0, one.room - one.check.cost);
-  return { ...charge(one, one.check.cost + granted, nowMs), granted };
+  return charge(one, one.check.cost + granted, nowMs, undefined, granted);
 }
 
 /**
@@ -298,6 +316,8 @@ function toOutcome(result: Result, nowMs: number): Outcome {
     retryAfterMs: Number.isFinite(result.retryMs) ? result.retryMs : undefined,
     granted,
     delayMs,
+    nowMs: undefined,
+    transferredTo: undefined,
   };
 }
 

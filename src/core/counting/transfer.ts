@@ -8,6 +8,9 @@ import { type Counter, type Counters, judge, liveTransferOf, type TransferRecord
  */
 export const IDLE_MS = 5_000;
 
+/** A key may live this much longer than its counters and the idle time: then fewer charges need a new expiry. */
+export const SLACK_MS = 10_000;
+
 /**
  * A region that has counted nothing lately transfers its part. A region that has counted transfers it, too, if the owner has
  * charged itself with as many units in the same window. A region never takes the part back early: it waits.

@@ -4,8 +4,6 @@ import type { Answer, Check, CheckOf, Operation, ReplyOf } from '../counting/che
 
 export interface CounterCall<C extends Check = Check> {
   readonly checks: readonly C[];
-  /** For tests; the store's own clock if left out. */
-  readonly nowMs?: number | undefined;
 }
 
 export interface CountCall<C extends Check = Check> extends CounterCall<C> {

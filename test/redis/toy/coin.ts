@@ -7,7 +7,9 @@ interface State {
 }
 
 export const coin: Algorithm<State> = {
-  traits: { chargeLastsMs: ({ windowMs }) => windowMs },
+  traits: { letter: 'o', chargeLastsMs: ({ windowMs }) => windowMs },
+
+  parse: ([, number = 0, used = 0]) => ({ number, used }),
 
   advance(seen, nowMs, { limit, windowMs }) {
     const number = floorDivide(nowMs, windowMs);

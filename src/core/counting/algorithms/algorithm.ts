@@ -16,6 +16,8 @@ export interface Params {
 
 /** What the rest of Weir knows about an algorithm. No other code compares algorithm names. */
 export interface Traits {
+  /** Names the algorithm in calls and in stored counters. No other algorithm may ever get it; m and n are taken. */
+  readonly letter: string;
   /** The meaning of `extra`, if it has one. */
   readonly extra?: 'burst' | 'buckets';
   /** Units are held as seats until they are given back. A seat can be renewed, but not settled. */
@@ -86,6 +88,11 @@ export interface Algorithm<S> {
    * that moment is still kept.
    */
   charge(state: S, units: number, nowMs: number, params: Params, amendment?: Amendment): ChargedState<S>;
+  /**
+   * Reads the state from the numbers of its record, as the script stores them. Only algorithms have it whose plain takes
+   * the script answers with the text that it has read (lua/counters/take.lua).
+   */
+  parse?(record: readonly number[], params: Params): S;
   /** The units of a seat. Only algorithms that hold seats have it. */
   held?(state: S, seatId: string): number;
 }

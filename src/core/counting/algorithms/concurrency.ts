@@ -15,7 +15,7 @@ const sum = (state: State) => state.reduce((total, { units }) => total + units, 
 const without = (state: State, seatId: string) => state.filter(({ id }) => id !== seatId);
 
 export const concurrency: Algorithm<State> = {
-  traits: { holdsSeats: true, mostUnits: 100_000, chargeLastsMs: ({ windowMs }) => windowMs },
+  traits: { letter: 'h', holdsSeats: true, mostUnits: 100_000, chargeLastsMs: ({ windowMs }) => windowMs },
 
   advance(seen = [], nowMs, { limit, seatId }) {
     const state = seen.filter(({ expiresAtMs }) => expiresAtMs > nowMs);

@@ -9,12 +9,15 @@ export interface FixedWindowState {
 
 export const fixedWindow: Algorithm<FixedWindowState> = {
   traits: {
+    letter: 'f',
     hasCalendar: true,
     countsUnits: true,
     chargeLastsMs: longestMs,
     // Units count in the window that they were charged in.
     leaseCellMs: ({ windowMs }) => windowMs,
   },
+
+  parse: ([endMs = 0, used = 0]) => ({ endMs, used }),
 
   advance(seen, nowMs, params) {
     const { startMs, endMs, nextEndMs } = windowAt(nowMs, params);

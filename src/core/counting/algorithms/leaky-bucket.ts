@@ -6,7 +6,7 @@ import { type TokenBucketState, tokenBucket } from './token-bucket.ts';
 
 export const leakyBucket: Algorithm<TokenBucketState> = {
   ...tokenBucket,
-  traits: { ...tokenBucket.traits, hasQueue: true },
+  traits: { ...tokenBucket.traits, letter: 'k', hasQueue: true },
 
   advance(seen, nowMs, params) {
     const reading = tokenBucket.advance(seen, nowMs, params);

@@ -1,4 +1,5 @@
-// All algorithms by id. A new one is a Lua file, a TypeScript file, and a line here and in SOURCES of redis/script.ts.
+// All algorithms by id. A new one is a Lua file of the same name in lua/counters/algorithms, a TypeScript file, and a
+// line here. Then `npm run script -- --write` puts the script together anew.
 import type { Algorithm, Traits } from './algorithm.ts';
 import { concurrency } from './concurrency.ts';
 import { fixedWindow } from './fixed-window.ts';
@@ -26,6 +27,10 @@ export const ALGORITHM_IDS = Object.keys(registry) as [AlgorithmId, ...Algorithm
 
 /** Only the algorithm knows the type of its states. A store hands back the state that it was given. */
 export const algorithmOf = (id: AlgorithmId): Algorithm<unknown> => registry[id] as Algorithm<unknown>;
+
+/** For an unknown algorithm, a letter that the script does not know. */
+export const letterOf = (id: AlgorithmId): string =>
+  (registry[id] as Algorithm<unknown> | undefined)?.traits.letter ?? '?';
 
 export const traitsOf = (id: AlgorithmId): Traits => registry[id].traits;
 

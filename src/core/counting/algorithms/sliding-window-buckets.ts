@@ -22,6 +22,7 @@ const leavesAtMs = (state: WindowBucketsState, place: number, params: Params) =>
 
 export const slidingWindowBuckets: Algorithm<WindowBucketsState> = {
   traits: {
+    letter: 'b',
     extra: 'buckets',
     // This is longer than a window and a bucket if the window is not a multiple of the bucket.
     chargeLastsMs: (counting) => keptBuckets(counting) * bucketMs(counting),

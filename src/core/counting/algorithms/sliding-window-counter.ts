@@ -10,10 +10,15 @@ export interface WindowCounterState {
 
 export const slidingWindowCounter: Algorithm<WindowCounterState> = {
   traits: {
+    letter: 'c',
     roundsEachPart: true,
     chargeLastsMs: ({ windowMs }) => 2 * windowMs,
     // The algorithm does not know when in its window a unit was used, so any moment of the window will do.
     leaseCellMs: ({ windowMs }) => windowMs,
+  },
+
+  parse([resetAtMs = 0, previous = 0, current = 0], { windowMs }) {
+    return { startMs: resetAtMs - (current > 0 ? 2 : 1) * windowMs, current, previous };
   },
 
   advance(seen, nowMs, { limit, windowMs }) {

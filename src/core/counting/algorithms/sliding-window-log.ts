@@ -14,6 +14,7 @@ const sum = (state: State) => state.reduce((total, { units }) => total + units, 
 
 export const slidingWindowLog: Algorithm<State> = {
   traits: {
+    letter: 'l',
     mostUnits: 100_000,
     // An isolate may have many subjects, and each of them would need a log of every request.
     localTwin: {

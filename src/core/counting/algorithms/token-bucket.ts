@@ -14,10 +14,18 @@ export interface TokenBucketState {
 
 export const tokenBucket: Algorithm<TokenBucketState> = {
   traits: {
+    letter: 't',
     extra: 'burst',
     // The time until an empty bucket is full again.
     chargeLastsMs: ({ limit, windowMs, extra: burst = limit }) => Math.ceil((windowMs * burst) / limit),
   },
+
+  // The script stores when the bucket is full, because that is when it may forget the counter.
+  parse: ([fullAtMs = 0, missing = 0, limit = 1]) => ({
+    missing,
+    atMs: fullAtMs - ceilDivide(missing, limit),
+    limit,
+  }),
 
   advance(seen, nowMs, { limit, windowMs, extra: burst = limit }) {
     const missing = seen ? Math.max(0, seen.missing - Math.max(0, nowMs - seen.atMs) * seen.limit) : 0;

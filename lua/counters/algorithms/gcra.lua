@@ -3,7 +3,7 @@
 -- `extra` spacings (the limit if not given) ahead of now.
 --
 -- TAT is the moment when a token bucket of the same size is full again: (TAT - now) * limit / W tokens are missing. So
--- gcra uses the state and the arithmetic of a token bucket, which also handles a clock that went back.
+-- gcra uses the record, the functions and the section of a token bucket, which also handle a clock that went back.
 
---@letter g
---@like token-bucket
+traits.g = { id = 'gcra' }
+algorithms.g = function() return algorithmOf('t') end

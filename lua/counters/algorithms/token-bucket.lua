@@ -1,0 +1,95 @@
+-- token-bucket: a bucket holds up to `extra` tokens (the limit if not given) and is refilled continuously at
+-- limit / windowMs tokens per millisecond. A request takes its cost out of it.
+--
+-- Record: when the bucket is full; `missing`, the tokens that it lacks until then; `rate`, the limit that refills
+-- them. `missing` holds at the moment `at`, which follows from the other two. If limit or burst change, tokens that
+-- were taken are still missing. `missing` is in tokens times W, so that a millisecond refills exactly `limit` and
+-- nothing is ever rounded.
+
+traits.t = { id = 'token-bucket' }
+algorithms.t = function()
+  local function parse(text)
+    local _, _, reset, missing, rate = string.find(text, '^(%d+) (%d+) (%d+)$')
+    if not reset or tonumber(rate) == 0 then return nil end
+    local state = { missing = tonumber(missing), rate = tonumber(rate) }
+    state.at = tonumber(reset) - ceilDivide(state.missing, state.rate)
+    return state
+  end
+
+  local function store(state, reset) return string.format('%d %d %d', reset, state.missing, state.rate) end
+
+  local function advance(state, now, check)
+    local limit, windowMs, burst = check.limit, check.windowMs, check.extra or check.limit
+    local missing, at, fastest = 0, now, limit
+    if state then
+      local elapsed = math.max(0, now - state.at)
+      missing = math.max(0, state.missing - elapsed * state.rate)
+      -- If the clock went back, time stands still until the clock has caught up. If it went back by more than a
+      -- window, time continues from the new clock time instead.
+      if state.at > now and state.at - now <= windowMs then at = state.at end
+      fastest = math.max(limit, state.rate)
+    end
+    local after = { missing = missing, at = at, rate = limit, fastest = fastest }
+    return after, burst - ceilDivide(missing, windowMs), burst, 0
+  end
+
+  local function wait(state, now, check, cost)
+    local lacking = state.missing - ((check.extra or check.limit) - cost) * check.windowMs
+    return state.at - now + ceilDivide(lacking, check.limit)
+  end
+
+  -- A refund gives back only tokens of that charge that are certainly still missing. The others may have been
+  -- refilled, and the tokens missing now may belong to another charge. A refund works for the time W. A settlement is
+  -- a debt like any other.
+  local function charge(state, units, now, check, past)
+    local windowMs = check.windowMs
+    local change = units * windowMs
+    if past and units < 0 then
+      local ago = math.max(0, now - past.at)
+      local certain = ago < windowMs and (past.kept - units) * windowMs - ago * state.fastest or 0
+      change = -math.max(0, math.min(-change, certain))
+    end
+    local after = { missing = math.max(0, state.missing + change), at = state.at, rate = check.limit }
+    return after, after.at + ceilDivide(after.missing, after.rate)
+  end
+
+  return { parse = parse, store = store, advance = advance, wait = wait, charge = charge }
+end
+
+--@take
+elseif code == 116 or code == 103 or code == 107 then -- token-bucket, gcra, leaky-bucket
+  local missing, rate = 0, nil
+  if place then
+    last = find(text, ';', letterAt, true)
+    local gap = last and last > letterAt + 17 and find(text, ' ', letterAt + 15, true)
+    local reset = gap and sub(text, letterAt + 1, letterAt + 13) * 1
+    if not reset then
+      isKnown = false
+      break
+    elseif reset > now then
+      missing = sub(text, letterAt + 15, gap - 1) * 1
+      rate = sub(text, gap + 1, last - 1)
+      local pace = rate == limitText and limit or rate * 1
+      local part = missing % pace
+      -- The time since `missing` was so many: the bucket is full at `reset`.
+      local since = now - reset + (missing - part) / pace
+      if part > 0 then since = since + 1 end
+      if since < 0 then
+        isKnown = false
+        break
+      end
+      missing = missing - since * pace
+      if missing < 0 then missing = 0 end
+    end
+  end
+  missing = missing + cost * windowMs
+  if missing > (extra or limit) * windowMs then
+    passes = false
+  else
+    local part = missing % limit
+    local reset = now + (missing - part) / limit
+    if part > 0 then reset = reset + 1 end
+    if reset > newest then newest = reset end
+    if rate ~= limitText then rate = format('%d', limit) end
+    new = new .. (prefix or sub(text, done + 1, letterAt)) .. format('%d %d ', reset, missing) .. rate .. ';'
+  end

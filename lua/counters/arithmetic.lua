@@ -1,0 +1,15 @@
+-- arithmetic: what the files after this one share. Levels and waits are whole numbers, so these are exact.
+local LARGEST, LONGEST, LATEST = 4503599627370496, 1099511627776, 140737488355328
+
+local function floorDivide(a, b) return (a - a % b) / b end
+
+local function ceilDivide(a, b)
+  local rest = a % b
+  return (a - rest) / b + (rest > 0 and 1 or 0)
+end
+
+-- The number that a text says, if it is whole and above 0, and products with it stay exact.
+local function whole(text)
+  local number = tonumber(text)
+  return number and number >= 1 and number <= LARGEST and number % 1 == 0 and number or nil
+end
