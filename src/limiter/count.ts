@@ -70,9 +70,7 @@ export interface CountRequest extends DecisionRequest {
   readonly placed: readonly PlacedCheck[];
   /** Also read the announcement of the first region that answers. */
   readonly withAnnouncement: boolean;
-  /**
-   * The expected announcement. If a region announces another, the rules are outdated and no further region is asked.
-   */
+  /** If a region announces another, the rules are outdated and no further region is asked. */
   readonly expected?: string | undefined;
   readonly deadline: Deadline;
   /** See memory.ts. */
@@ -155,6 +153,9 @@ const WAIT = { kind: 'wait' } as const;
 const mostSteps = (regions: Regions) => 4 * regions.length + 1;
 
 export class Count {
+  /** See `Deadline` in deadline.ts. */
+  static readonly kept: Count = new Count({} as CountMemory, { placed: NOTHING } as unknown as CountRequest);
+
   readonly request: CountRequest;
   readonly #memory: CountMemory;
   readonly #checks: readonly CheckState[];

@@ -25,7 +25,7 @@ export interface SortedChecks {
   readonly denial: readonly CheckResult<RuleCheck>[] | undefined;
 }
 
-export interface DecisionMemoryOptions {
+interface DecisionMemoryOptions {
   readonly place: PlaceChecks;
   readonly leasing: LeaseUse;
   /** See count.ts. */

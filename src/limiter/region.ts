@@ -112,12 +112,7 @@ export async function askRegion<T>({
 // Probes regions after responses, so that no request waits. A probe finds out whether a failed region is back, and
 // whether a script that failed for one request fails for all requests. Each isolate limits how often it probes.
 
-export interface RegionWatch {
-  /** Notes the error of a failed call to the region. */
-  note(error: unknown): void;
-  /** Probes the region, if there is something to find out. */
-  look(afterResponse: AfterResponse): void;
-}
+export type RegionWatch = ReturnType<typeof createRegionWatch>;
 
 export interface WatchReports {
   /** Called with the server's error about the script. `isBroken`: the server cannot run the script for any request. */
@@ -138,7 +133,7 @@ export interface RegionWatchOptions extends WatchReports {
 /** The script may fail for a rule that applies to every request. Not every request should probe the script. */
 const SCRIPT_EVERY_MS = 10_000;
 
-export function createRegionWatch(options: RegionWatchOptions): RegionWatch {
+export function createRegionWatch(options: RegionWatchOptions) {
   const { store, breaker, distance, probeMs, now, onScriptFailed, onBug } = options;
   /** The server's error, until a probe has examined it. */
   let said: string | undefined;
@@ -182,12 +177,14 @@ export function createRegionWatch(options: RegionWatchOptions): RegionWatch {
   const isJudged = () => isRecent(judgedAtMs, now(), SCRIPT_EVERY_MS);
 
   return {
-    note(error) {
+    /** Notes the error of a failed call to the region. */
+    note(error: unknown): void {
       if (!(error instanceof CounterStoreError)) onBug(error);
       else if (error.failure === 'script-failed') said = error.message;
     },
 
-    look(afterResponse) {
+    /** Probes the region, if there is something to find out. */
+    look(afterResponse: AfterResponse): void {
       // The usual case: the region works, and there is nothing to probe.
       if (said === undefined && breaker.enter() !== undefined) return;
       const permit = breaker.probe(now());
@@ -203,18 +200,7 @@ const isOutage = (error: CounterStoreError | undefined): boolean =>
 
 // The round trip from this isolate to a region, in milliseconds, measured on the calls that it makes anyway.
 
-export interface Distance {
-  /** Undefined as long as no call has been answered. */
-  ms(): number | undefined;
-  note(tookMs: number): void;
-  /**
-   * How long a call may take, if a call to a near region may take `nearMs`. With `isPatient`, a region of unknown
-   * distance also gets more time.
-   */
-  fitMs(nearMs: number, isPatient?: boolean): number;
-  /** Called after a timeout. If the distance is unknown, probes the region once more, with more time. */
-  measure(afterResponse: AfterResponse): void;
-}
+export type Distance = ReturnType<typeof createDistance>;
 
 /** A slower call moves the average by half, a faster one by little: slow calls must fit into the time, too. */
 const SLOWER_WEIGHT = 0.5;
@@ -225,7 +211,7 @@ export const LONGEST_MS = 1_500;
 const UNKNOWN_MS = 1_000;
 const MEASURE_MS = 5_000;
 
-export function createDistance(store: Pick<CounterStore, 'probe'>, now: () => number): Distance {
+export function createDistance(store: Pick<CounterStore, 'probe'>, now: () => number) {
   let known: number | undefined;
   let measuredAtMs = Number.NEGATIVE_INFINITY;
 
@@ -235,7 +221,12 @@ export function createDistance(store: Pick<CounterStore, 'probe'>, now: () => nu
         ? tookMs
         : known + (tookMs - known) * (tookMs > known ? SLOWER_WEIGHT : FASTER_WEIGHT);
   };
-  const fitMs = (nearMs: number, isPatient = false) => {
+
+  /**
+   * How long a call may take, if a call to a near region may take `nearMs`. With `isPatient`, a region of unknown
+   * distance also gets more time.
+   */
+  const fitMs = (nearMs: number, isPatient = false): number => {
     const ownMs = known === undefined ? (isPatient ? UNKNOWN_MS : 0) : known * TIMEOUT_FACTOR;
     return Math.max(nearMs, Math.min(LONGEST_MS, Math.ceil(ownMs)));
   };
@@ -251,10 +242,12 @@ export function createDistance(store: Pick<CounterStore, 'probe'>, now: () => nu
   };
 
   return {
+    /** Undefined as long as no call has been answered. */
     ms: () => known,
     note,
     fitMs,
-    measure(afterResponse) {
+    /** Called after a timeout. If the distance is unknown, probes the region once more, with more time. */
+    measure(afterResponse: AfterResponse): void {
       if (known !== undefined || isRecent(measuredAtMs, now(), MEASURE_MS)) return;
       measuredAtMs = now();
       afterResponse(probe());

@@ -1,6 +1,6 @@
 // A check that the rules at hand cannot plan makes the isolate read the announcement, a few times a second at most.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { createRulesRefresh } from '../../src/limiter/rules-refresh.ts';
+import { createRulesRefresh } from '../../src/checks/checks.ts';
 import { createRegion } from './fake-regions.ts';
 import { createSource, snapshotOf } from './limiter-harness.ts';
 
