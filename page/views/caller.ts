@@ -241,7 +241,7 @@ function usageCurve({ scope, id }: Who, signal: AbortSignal): Child {
   });
   const to = new Date();
   const from = new Date(to.getTime() - 3 * DAY_MS);
-  const asked = { by: 'hour', from: from.toISOString(), to: to.toISOString(), limit: 100, [scope]: id };
+  const asked = { groupBy: 'hour', from: from.toISOString(), to: to.toISOString(), limit: 100, [scope]: id };
   void get<Page<{ name: string; requests: number }>>('/usage', asked, signal).then(
     ({ items }) => {
       const counts = items.map(({ name, requests }) => ({ at: name, count: requests }));

@@ -119,10 +119,10 @@ export async function readLastDay(signal: AbortSignal): Promise<LastDay> {
   const [violators, usage] = await Promise.all([
     get<Page<{ subject: string; count: number }>>(
       '/violators',
-      { by: 'rule', since: '24h', limit: 1_000 },
+      { groupBy: 'rule', since: '24h', limit: 1_000 },
       signal,
     ),
-    get<Page<{ name: string; requests: number }>>('/usage', { by: 'rule', from, limit: 1_000 }, signal),
+    get<Page<{ name: string; requests: number }>>('/usage', { groupBy: 'rule', from, limit: 1_000 }, signal),
   ]);
   return {
     denied: new Map(violators.items.map(({ subject, count: denied }) => [subject, denied])),

@@ -143,7 +143,17 @@ describe('npm run dev', () => {
     const page = `${guide.workerUrl}/_weir`;
     expect((await getAs(`${page}/`, {})).body).toContain('Admin token');
     expect((await getAs(`${page}/page/app.js`, {})).body).toContain('/_weir/admin');
-    const inside = await getAs(`${page}/`, { Authorization: `Bearer ${guide.adminToken}` });
+    const form = {
+      method: 'POST',
+      redirect: 'manual',
+      headers: { 'Sec-Fetch-Site': 'same-origin' },
+    } as const;
+    const loggedIn = await fetch(`${page}/login`, {
+      ...form,
+      body: new URLSearchParams({ token: guide.adminToken }),
+    });
+    const [cookie = ''] = loggedIn.headers.getSetCookie();
+    const inside = await getAs(`${page}/`, { Cookie: cookie.split(';')[0] ?? '' });
     expect(inside.body).toContain('data-role="admin"');
     // The Worker answers everything except the files of the page.
     expect((await getAs(`${page}/page/other.js`, {})).status).toBe(404);

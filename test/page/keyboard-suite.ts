@@ -44,7 +44,8 @@ async function readStops(page: Page, count: number): Promise<Stop[]> {
 export function describeKeyboard({ test, seen }: Suite): void {
   describe('with a keyboard alone', () => {
     it.each([
-      ['rules', '#/rules', 'tbody a'],
+      // The switch comes with the settings, after the rules.
+      ['rules', '#/rules', 'main:has(button:has-text("Only log, everywhere")) tbody a'],
       ['a new rule', '#/rules/new', 'form.rule'],
     ])(
       'the Tab key reaches all of %s, in order, and each stop has a name and an outline',
