@@ -17,6 +17,7 @@ const TIMEOUT_MS = 300_000;
 /** What a busy machine does to requests. Any other reason is a bug of the bench, or of Weir. */
 const REASONS_OF_A_BUSY_MACHINE = [
   'timeout',
+  'slow',
   'breaker-open',
   'stand-in',
   'no-rules',
