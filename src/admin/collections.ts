@@ -8,7 +8,16 @@ import { unknownRegions } from '../authoring/rule-problems.ts';
 import { ALGORITHM_IDS } from '../core/counting/algorithms/registry.ts';
 import { originProblemHere } from '../core/matching/origin-routes.ts';
 import { LISTED_KINDS, LISTS, SCOPES, type SharesByRegion } from '../core/matching/rule.ts';
-import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../identity/api-key.ts';
+import { invalidBody } from '../http/internal-requests.ts';
+import {
+  API_KEY_RANDOM_BYTES,
+  createApiKey,
+  hasFormOfWeir,
+  hashApiKey,
+  isWellFormedKey,
+  prefixOf,
+  prefixOfHash,
+} from '../identity/api-key.ts';
 import {
   bytesOfListEntry,
   bytesOfRoute,
@@ -34,6 +43,7 @@ import {
   normalizeListed,
   routeBodies,
   ruleBodies,
+  sha256,
   tenantBodies,
   tierBodies,
   userBodies,
@@ -168,7 +178,7 @@ const USERS: Collection = {
   inDocuments: { mostEntries: MANY_ENTRIES },
 };
 
-/** API keys. Weir shows a key once, in the answer to its creation, and later only its beginning. */
+/** API keys. Weir shows a key that it makes once, in the answer to its creation, and later only its beginning. */
 const KEYS: Collection = {
   path: 'keys',
   noun: 'key',
@@ -184,6 +194,7 @@ const KEYS: Collection = {
       apiKeys.prefix,
       'The first characters of the key. It may be more characters than Weir keeps.',
     ),
+    sha256: filter(sha256.describe('The hash of the key.'), (hash) => eq(apiKeys.hash, hash.toLowerCase())),
     q: contains(
       'the name, of the kept characters of the key, or of the id of the user or tenant',
       ...[apiKeys.name, apiKeys.prefix, apiKeys.userId, apiKeys.tenantId],
@@ -191,12 +202,24 @@ const KEYS: Collection = {
   },
   async prepare(values, nowMs): Promise<Creation> {
     expectFuture(values, nowMs);
-    const key = await createApiKey(crypto.getRandomValues(new Uint8Array(API_KEY_RANDOM_BYTES)));
-    return { values: { ...values, hash: await hashApiKey(key), prefix: prefixOf(key) }, shownOnce: { key } };
+    const { key, sha256, ...others } = values;
+    if (typeof key === 'string') return { values: { ...others, ...(await storedOf(key)) } };
+    if (typeof sha256 === 'string')
+      return { values: { ...others, hash: sha256, prefix: prefixOfHash(sha256) } };
+    const made = await createApiKey(crypto.getRandomValues(new Uint8Array(API_KEY_RANDOM_BYTES)));
+    return { values: { ...others, ...(await storedOf(made)) }, shownOnce: { key: made } };
   },
   addMissing: missingUser,
   inDocuments: { mostEntries: MANY_ENTRIES },
 };
+
+/** What Weir stores of a key. It may come from another Weir. */
+async function storedOf(key: string): Promise<Values> {
+  const hash = await hashApiKey(key);
+  if (await isWellFormedKey(key)) return { hash, prefix: prefixOf(key) };
+  if (!hasFormOfWeir(key)) return { hash, prefix: prefixOfHash(hash) };
+  throw invalidBody([{ pointer: '#/key', detail: 'begins like a key of Weir, and has a mistake in it' }]);
+}
 
 /** If the user of a new key does not exist, creates it, so that it can get a tier or tenant. */
 async function missingUser({ userId }: Values, { database }: AdminServices): Promise<MissingRow | undefined> {

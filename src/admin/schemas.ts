@@ -1,7 +1,14 @@
 // The bodies of the admin route, derived from the tables: what people may write into each table, and what they see of
 // it.
 import * as z from 'zod';
-import { type BodySchemas, bodySchemas, identifier, moment, plainText } from '../authoring/bodies.ts';
+import {
+  type BodySchemas,
+  bodySchemas,
+  identifier,
+  moment,
+  plainText,
+  type Values,
+} from '../authoring/bodies.ts';
 import { inNumbers } from '../authoring/rate.ts';
 import { checkRoute, normalizeRoute, ROUTE_FIELD_DEFAULTS, routeFields } from '../authoring/route-schema.ts';
 import { checkRule } from '../authoring/rule-problems.ts';
@@ -11,6 +18,7 @@ import { algorithmByDefault } from '../core/matching/flat-rule.ts';
 import { formatIpRange, ipRangeProblem, parseIpRange } from '../core/matching/ip.ts';
 import { LISTED_KINDS, LISTS } from '../core/matching/rule.ts';
 import { ENFORCEMENTS, FILE_EXTENSIONS } from '../core/matching/snapshot.ts';
+import { canBeKey, prefixOfHash, WHAT_CAN_BE_KEY } from '../identity/api-key.ts';
 
 const tierOf = z.string().max(63).nullable().describe('The name of a tier. Null means the default tier.');
 const tenantOf = identifier.nullable().describe('The id of a tenant.');
@@ -72,7 +80,16 @@ export const userBodies: BodySchemas = bodySchemas({
   defaults: { tier: null, tenantId: null },
 });
 
-const prefix = z.string().describe('The first characters of the key.');
+const prefix = z
+  .string()
+  .describe(
+    'The first characters of the key; of a key of your own, sha256: and the first digits of its hash.',
+  );
+
+export const sha256 = z
+  .string()
+  .toLowerCase()
+  .regex(/^[0-9a-f]{64}$/, 'must be a SHA-256 in 64 hexadecimal digits');
 
 export const keyBodies: BodySchemas = bodySchemas({
   name: 'ApiKey',
@@ -87,17 +104,37 @@ export const keyBodies: BodySchemas = bodySchemas({
   },
   defaults: { name: '', userId: null, tenantId: null, tier: null, expiresAt: null, disabled: false },
   shown: { prefix },
+  atCreation: {
+    key: z
+      .string()
+      .refine(canBeKey, WHAT_CAN_BE_KEY)
+      .optional()
+      .describe(
+        'A key that your clients have already. Weir hashes it at once, and never stores or shows it.',
+      ),
+    sha256: sha256.optional().describe('The hash of such a key, instead of the key.'),
+  },
   inDocument: {
     id: z.uuid(),
-    hash: z
-      .string()
-      .regex(/^[0-9a-f]{64}$/, 'must be a SHA-256 in 64 hexadecimal digits')
-      .describe('The hash of the key. Weir does not store the key itself.'),
-    prefix,
+    hash: sha256.describe('The hash of the key. Weir does not store the key itself.'),
+    prefix: prefix.optional(),
   },
   shownOnce: {
-    key: z.string().describe('The key itself. Weir shows it only once, and stores only its hash.'),
+    key: z
+      .string()
+      .optional()
+      .describe(
+        'The key that Weir has made. It shows the key only once, and stores only its hash. Absent if you gave one.',
+      ),
   },
+  check({ key, sha256 }: Values, context) {
+    if (key === undefined || sha256 === undefined) return;
+    const message = 'cannot go with key: one of them is enough';
+    context.addIssue({ code: 'custom', path: ['sha256'], message, input: sha256 });
+  },
+  // Entries of documents have a hash.
+  normalize: (entry: Values) =>
+    typeof entry['hash'] === 'string' ? { prefix: prefixOfHash(entry['hash']), ...entry } : entry,
 });
 
 export const listBodies: BodySchemas = bodySchemas({

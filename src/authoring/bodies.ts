@@ -60,6 +60,8 @@ interface Declaration<F extends Fields> {
   readonly madeUp?: readonly (keyof F)[];
   readonly shown?: Fields;
   readonly shownOnce?: Fields;
+  /** Fields that only a creation has, and that are never shown. */
+  readonly atCreation?: Fields;
   /** Fields that an entry of a document has besides those of a creation, or that it needs. */
   readonly inDocument?: Fields;
   /** Looks at the fields together. */
@@ -100,7 +102,9 @@ export function bodySchemas<F extends Fields>(declaration: Declaration<F>): Body
   // Accepts any type here: a value that differs from the shown one is refused later, always in the same way.
   const sentBack = mapFields(shownOnly, () => SENT_BACK);
 
-  const create = complete({ ...writtenId, ...filled }).meta({ id: `${name}Creation` });
+  const create = complete({ ...writtenId, ...declaration.atCreation, ...filled }).meta({
+    id: `${name}Creation`,
+  });
   return {
     name,
     create,

@@ -28,7 +28,7 @@ import {
 } from '../core/shape.ts';
 import { createFairBudget } from '../core/time.ts';
 import { type Kv, withDeadline } from '../rules/edge/published.ts';
-import { hashApiKey, isWellFormedKey } from './api-key.ts';
+import { canBeKey, hashApiKey, isWellFormedKey } from './api-key.ts';
 
 type CallerKind = 'key' | 'user';
 
@@ -150,7 +150,9 @@ export function createCallerDirectory(options: CallerDirectoryOptions): CallerDi
 
   return {
     async ofApiKey(key, how) {
-      if (!(await isWellFormedKey(key))) return ABSENT;
+      const canBeStored =
+        (await isWellFormedKey(key)) || (canBeKey(key) && revisions().onlyWeirKeys !== true);
+      if (!canBeStored) return ABSENT;
       return lookUp('key', await hashApiKey(key), how);
     },
     async ofUser(userId, how) {

@@ -1,7 +1,8 @@
 // API keys are shown once, and never again in any way.
+import { createHash } from 'node:crypto';
 import { eq } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { hashApiKey, isWellFormedKey } from '../../src/identity/api-key.ts';
+import { createApiKey, hashApiKey, isWellFormedKey } from '../../src/identity/api-key.ts';
 import { apiKeys } from '../../src/rules/tables/tables.ts';
 import { type Admin, startAdmin } from './harness.ts';
 import { create, read, readProblem, type Shown } from './samples.ts';
@@ -150,5 +151,70 @@ describe('a key', () => {
       const { items } = (await (await admin.call(`/keys?${query}`)).json()) as { items: Shown[] };
       expect([query, items.map((item) => item['name'])]).toEqual([query, [name]]);
     }
+  });
+});
+
+describe('a key that was made elsewhere', () => {
+  const OWN = 'sk_live_51NbX-old.api/key==';
+
+  it.each([
+    ['as it is', { key: OWN }],
+    ['by its hash', { sha256: createHash('sha256').update(OWN).digest('hex').toUpperCase() }],
+  ])('is taken %s: only its hash is stored, and neither is ever shown', async (_, given) => {
+    const created = await create(admin, 'keys', { ...given, name: 'old', userId: 'u-old' });
+    const hash = await hashApiKey(OWN);
+    expect(created).toMatchObject({ name: 'old', userId: 'u-old', prefix: `sha256:${hash.slice(0, 8)}` });
+    expect(created).not.toHaveProperty('key');
+    const [stored] = await admin.db.database.select().from(apiKeys).where(eq(apiKeys.id, created.id));
+    expect(stored?.hash).toBe(hash);
+    const again = await admin.call('/keys', { method: 'POST', body: given });
+    expect(again.status).toBe(409);
+    const found = await admin.call(`/keys?sha256=${hash}`);
+    expect(await found.clone().json()).toMatchObject({ items: [{ id: created.id }] });
+    const shown = [created, again, found, await admin.call('/history'), await admin.call('/keys')];
+    for (const one of shown) {
+      const text = one instanceof Response ? await one.text() : JSON.stringify(one);
+      expect(text).not.toContain(OWN);
+      expect(text).not.toContain(hash);
+    }
+    const { rows } = await admin.db.database.execute('select t::text from weir.history t');
+    expect(JSON.stringify(rows)).not.toContain(OWN);
+    expect((await admin.call(`/keys/${created.id}`, { method: 'DELETE' })).status).toBe(204);
+  });
+
+  it('may be one of another Weir', async () => {
+    const key = await createApiKey(new Uint8Array(64).fill(7));
+    const { prefix } = await create(admin, 'keys', { key });
+    expect(prefix).toBe(key.slice(0, 11));
+  });
+
+  it.each([
+    ['too short', { key: 'short-1' }, '#/key', 'must have 8 to 8192 printable ASCII characters'],
+    ['with a blank', { key: 'two words' }, '#/key', 'without blanks and commas'],
+    ['with a comma', { key: 'one,two,three' }, '#/key', 'without blanks and commas'],
+    ['beyond ASCII', { key: 'schlüssel-1' }, '#/key', 'printable ASCII'],
+    ['a mistyped one of Weir', { key: 'weir_abcdefgh' }, '#/key', 'has a mistake in it'],
+    ['no hash', { sha256: 'abc' }, '#/sha256', 'must be a SHA-256 in 64 hexadecimal digits'],
+    ['twice', { key: OWN, sha256: 'a'.repeat(64) }, '#/sha256', 'cannot go with key'],
+  ])('is refused if it is %s, and the answer does not repeat it', async (_, body, pointer, detail) => {
+    const answer = await admin.call('/keys', { method: 'POST', body });
+    const text = await answer.clone().text();
+    expect(await readProblem(answer)).toMatchObject({
+      status: 400,
+      code: 'invalid-body',
+      errors: [{ pointer, detail: expect.stringContaining(detail) }],
+    });
+    for (const given of Object.values(body)) expect(text).not.toContain(given);
+  });
+
+  it('in a document needs no prefix', async () => {
+    const id = crypto.randomUUID();
+    const hash = await hashApiKey('another-old-key');
+    const keys = [{ id, hash, name: 'from a document' }];
+    const answer = await admin.call('/import', { method: 'POST', body: { weir: 1, keys } });
+    expect(await answer.json()).toMatchObject({ keys: { created: 1 } });
+    expect(await read(await admin.call(`/keys/${id}`))).toMatchObject({
+      prefix: `sha256:${hash.slice(0, 8)}`,
+    });
   });
 });

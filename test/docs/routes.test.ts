@@ -1,13 +1,15 @@
-// Runs every JSON of docs/routes.md that names a request, in order, as a reader would.
+// Runs every JSON of docs/routes.md and docs/callers.md that names a request, in order, as a reader would.
 import { readFileSync } from 'node:fs';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Admin, startAdmin } from '../admin/harness.ts';
 
-const text = readFileSync(new URL('../../docs/routes.md', import.meta.url), 'utf8');
-const blocks = [...text.matchAll(/^```json (POST \S+|answer \d+)\n([\s\S]*?)^```$/gm)].map((match) => ({
-  says: match[1] ?? '',
-  body: JSON.parse(match[2] ?? '') as object,
-}));
+const blocksOf = (page: string) => {
+  const text = readFileSync(new URL(`../../docs/${page}`, import.meta.url), 'utf8');
+  return [...text.matchAll(/^```json (POST \S+|answer \d+)\n([\s\S]*?)^```$/gm)].map((match) => ({
+    says: match[1] ?? '',
+    body: JSON.parse(match[2] ?? '') as object,
+  }));
+};
 
 let admin: Admin;
 let last: Response;
@@ -16,17 +18,24 @@ beforeAll(async () => {
 });
 afterAll(() => admin?.[Symbol.asyncDispose]());
 
-it('docs/routes.md has examples to run', () => {
-  expect(blocks.length).toBeGreaterThanOrEqual(5);
-});
+describe.each([
+  ['routes.md', 5],
+  ['callers.md', 4],
+])('docs/%s', (page, least) => {
+  const blocks = blocksOf(page);
 
-it.each(blocks)('docs/routes.md: $says $body', async ({ says, body }) => {
-  const [method = '', what = ''] = says.split(' ');
-  if (method === 'POST') {
-    last = await admin.call(what, { method, body });
-    expect([last.status, await last.clone().text()]).toEqual([201, expect.any(String)]);
-  } else {
-    expect(last.status).toBe(Number(what));
-    expect(await last.json()).toMatchObject(body);
-  }
+  it('has examples to run', () => {
+    expect(blocks.length).toBeGreaterThanOrEqual(least);
+  });
+
+  it.each(blocks)('$says $body', async ({ says, body }) => {
+    const [method = '', what = ''] = says.split(' ');
+    if (method === 'POST') {
+      last = await admin.call(what, { method, body });
+      expect([last.status, await last.clone().text()]).toEqual([201, expect.any(String)]);
+    } else {
+      expect(last.status).toBe(Number(what));
+      expect(await last.json()).toMatchObject(body);
+    }
+  });
 });

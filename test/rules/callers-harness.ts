@@ -3,7 +3,13 @@
 import { neonConfig } from '@neondatabase/serverless';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import type { CallerRecord, Found, LookUp } from '../../src/core/ports/callers.ts';
-import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../../src/identity/api-key.ts';
+import {
+  API_KEY_RANDOM_BYTES,
+  createApiKey,
+  hashApiKey,
+  prefixOf,
+  prefixOfHash,
+} from '../../src/identity/api-key.ts';
 import { findApiKey, findUser } from '../../src/identity/caller-rows.ts';
 import { createCallerDirectory } from '../../src/identity/directory.ts';
 import type { Kv } from '../../src/rules/edge/published.ts';
@@ -70,6 +76,15 @@ export function useCallers() {
     return { key, hash, id: row?.id };
   }
 
+  /** A key that Weir has not made. */
+  async function bringKey(fields: Partial<typeof apiKeys.$inferInsert> = {}) {
+    const key = `sk_live_${crypto.randomUUID()}`;
+    const hash = await hashApiKey(key);
+    await db.database.insert(apiKeys).values({ hash, prefix: prefixOfHash(hash), ...fields });
+    wire.bodies = [];
+    return { key, hash };
+  }
+
   async function addUser(fields: Omit<typeof users.$inferInsert, 'id'> = {}) {
     const id = `user-${crypto.randomUUID()}`;
     await db.database.insert(users).values({ id, ...fields });
@@ -78,7 +93,7 @@ export function useCallers() {
   }
 
   return {
-    ...{ wire, issueKey, addUser },
+    ...{ wire, issueKey, bringKey, addUser },
     openIsolate: (world: Partial<World> = {}) =>
       createIsolate({ database: db.database, store: space.kv, ...world }),
     database: () => db.database,
@@ -96,7 +111,7 @@ function createIsolate({ database, store, deadlineMs = 20_000, epoch = crypto.ra
   const revisions = new Map<string, string>();
   const faults = new Map<'get' | 'put', () => Promise<never>>();
   const clock = { ms: 1_700_000_000_000 };
-  const news = { epoch };
+  const news = { epoch, onlyWeirKeys: true };
   const watched: Kv = {
     get(name) {
       reads.push(name);
@@ -112,7 +127,7 @@ function createIsolate({ database, store, deadlineMs = 20_000, epoch = crypto.ra
     kv: watched,
     now: () => clock.ms,
     deadlineMs,
-    revisions: () => ({ epoch: news.epoch, revisions: Object.fromEntries(revisions) }),
+    revisions: () => ({ ...news, revisions: Object.fromEntries(revisions) }),
     onError: (error) => errors.push(error),
   });
   const afterResponse = (work: Promise<unknown>) => void works.push(work);

@@ -6,7 +6,7 @@ import type { Kv } from '../../src/rules/edge/published.ts';
 import { apiKeys, users } from '../../src/rules/tables/tables.ts';
 import { found, madeUpKey, useCallers } from './callers-harness.ts';
 
-const { wire, issueKey, addUser, openIsolate, database, kv } = useCallers();
+const { wire, bringKey, issueKey, addUser, openIsolate, database, kv } = useCallers();
 
 describe('a caller is looked up', () => {
   it('in Postgres once, then in memory, and in KV by the next isolate', async () => {
@@ -134,6 +134,40 @@ describe('the tier', () => {
       1,
       [`caller:${isolate.news.epoch}:user:${userId}`],
     ]);
+  });
+});
+
+describe('a key that was made elsewhere', () => {
+  it('is looked up by its hash, unless Weir has made all keys that there are', async () => {
+    const { key, hash } = await bringKey({ tier: 'gold' });
+    const isolate = openIsolate();
+    expect(await isolate.ofApiKey(key)).toEqual(ABSENT);
+    expect([wire.bodies, isolate.reads]).toEqual([[], []]);
+    isolate.news.onlyWeirKeys = false;
+    expect(await isolate.ofApiKey(key)).toMatchObject(found({ tier: 'gold' }));
+    expect(isolate.reads).toEqual([`caller:${isolate.news.epoch}:key:${hash}`]);
+    expect(wire.bodies.join()).not.toContain(key);
+    await isolate.settle();
+  });
+
+  it('has 8 to 8,192 printable characters, without blanks and commas: nothing else is asked for', async () => {
+    const isolate = openIsolate();
+    isolate.news.onlyWeirKeys = false;
+    const key = 'x'.repeat(8);
+    for (const wrong of [
+      '',
+      key.slice(1),
+      'x'.repeat(8_193),
+      `${key} ${key}`,
+      `${key},${key}`,
+      `${key}é`,
+      `${key}\0`,
+    ])
+      expect(await isolate.ofApiKey(wrong)).toEqual(ABSENT);
+    expect([wire.bodies, isolate.reads]).toEqual([[], []]);
+    for (const possible of [key, '~!@#$%^&*()_+{}|:"<>?`-=[];./', 'x'.repeat(8_192)])
+      expect(await isolate.ofApiKey(possible)).toEqual(ABSENT);
+    expect(isolate.reads).toHaveLength(3);
   });
 });
 

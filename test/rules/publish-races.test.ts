@@ -158,7 +158,7 @@ describe('a database that was restored to an earlier day', () => {
       Array(2).fill({
         sequence: 900_001,
         rules: version,
-        callers: await versionOf('{"epoch":"0","revisions":{}}'),
+        callers: await versionOf('{"epoch":"0","revisions":{},"onlyWeirKeys":true}'),
       }),
     );
     await run('update rules set "limit" = 77');

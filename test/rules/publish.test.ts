@@ -38,6 +38,22 @@ describe('a publication', () => {
     expect(errors).toEqual([]);
   });
 
+  it('says whether Weir has made all keys that there are', async () => {
+    const onlyWeirKeys = async () => {
+      await publishNow();
+      const [announced] = await standing();
+      return (await readCallers(kv(), announced?.callers ?? ''))?.onlyWeirKeys;
+    };
+    const add = (prefix: string) =>
+      run('insert into api_keys (hash, prefix) values (md5($1) || md5($1), $1)', [prefix]);
+    await add('weir_Ab3dE9');
+    expect(await onlyWeirKeys()).toBe(true);
+    await add('weird_key');
+    expect(await onlyWeirKeys()).toBe(false);
+    await run(`delete from api_keys where prefix = 'weird_key'`);
+    expect(await onlyWeirKeys()).toBe(true);
+  });
+
   it('may have no rules', async () => {
     const { version, ruleCount } = await publishNow();
     expect(ruleCount).toBe(0);

@@ -19,6 +19,7 @@ import { LISTS, SCOPES } from '../../core/matching/rule.ts';
 import { compileSnapshot, ENFORCEMENTS } from '../../core/matching/snapshot.ts';
 import { movingUntilMs } from '../../core/regions/placement.ts';
 import { invalidBody, ProblemError } from '../../http/internal-requests.ts';
+import { LONGEST_KEY } from '../../identity/api-key.ts';
 import {
   type ReadContent,
   readContent,
@@ -57,7 +58,7 @@ const explainBody = z
     apiKey: z
       .string()
       .min(1)
-      .max(256)
+      .max(LONGEST_KEY)
       .optional()
       .describe(
         'The key itself, instead of its id. Weir looks it up by its hash, and never logs or shows it.',

@@ -2,7 +2,7 @@
 
 import type { Claims } from '../matching/caller.ts';
 import { versionOf } from '../matching/stored-snapshot.ts';
-import { object, recordOf, type Shape, text } from '../shape.ts';
+import { flag, object, optional, recordOf, type Shape, text } from '../shape.ts';
 import type { CounterStore } from './region.ts';
 import type { AfterResponse } from './telemetry.ts';
 
@@ -76,11 +76,20 @@ export interface CallerRevisions {
   readonly epoch: string;
   /** By `key:HASH` or `user:ID`. */
   readonly revisions: Readonly<Record<string, string>>;
+  /**
+   * Weir has made all keys that there are, so a text of another form is no key, and needs no look-up. Undefined: not
+   * known, so such a text may be a key.
+   */
+  readonly onlyWeirKeys?: boolean | undefined;
 }
 
 export const NO_REVISIONS: CallerRevisions = { epoch: '0', revisions: {} };
 
-const callerRevisions: Shape<CallerRevisions> = object({ epoch: text, revisions: recordOf(text) });
+const callerRevisions: Shape<CallerRevisions> = object({
+  epoch: text,
+  revisions: recordOf(text),
+  onlyWeirKeys: optional(flag),
+});
 
 export async function decodeRevisions(version: string, text: string): Promise<CallerRevisions | undefined> {
   if ((await versionOf(text)) !== version) return undefined;

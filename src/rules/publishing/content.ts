@@ -20,6 +20,7 @@ import {
 import type { CallerRevisions } from '../../core/ports/callers.ts';
 import type { Database } from '../tables/repository.ts';
 import {
+  IS_FOREIGN,
   listEntries,
   type RouteRow,
   routes as routesTable,
@@ -233,8 +234,18 @@ export const selectRevisions = (database: Database) =>
     select caller as id, max(revision) || '-' || count(*) as revision
     from changed group by caller order by max(revision) desc limit ${MOST + 1}`);
 
-export function toRevisions(rows: readonly { id: string; revision: string }[]): CallerRevisions {
-  if (rows.length > MOST) return { epoch: rows[0]?.revision ?? '0', revisions: {} };
+/** Whether there is a key that Weir has not made itself. An index holds exactly these. */
+export const selectForeignKeys = (database: Database) =>
+  database.execute<{ isThere: boolean }>(
+    sql`select exists (select from weir.api_keys where ${IS_FOREIGN}) as "isThere"`,
+  );
+
+export function toRevisions(
+  rows: readonly { id: string; revision: string }[],
+  onlyWeirKeys: boolean,
+): CallerRevisions {
+  if (rows.length > MOST) return { epoch: rows[0]?.revision ?? '0', revisions: {}, onlyWeirKeys };
   const sorted = [...rows].sort((a, b) => (a.id < b.id ? -1 : 1));
-  return { epoch: '0', revisions: Object.fromEntries(sorted.map(({ id, revision }) => [id, revision])) };
+  const revisions = Object.fromEntries(sorted.map(({ id, revision }) => [id, revision]));
+  return { epoch: '0', revisions, onlyWeirKeys };
 }

@@ -15,6 +15,7 @@ import {
   assemble,
   type OtherRows,
   otherQueries,
+  selectForeignKeys,
   selectRevisions,
   toRevisions,
 } from './content.ts';
@@ -114,11 +115,12 @@ async function learn(database: Database, missing: readonly Place[]): Promise<Map
  * first. It locks their rows until it ends, so placements replace one another in the order of the numbers.
  */
 async function readOutline(database: Database, shares: SharesByRegion, configured: string) {
-  const [, marks, numbers, callerRows, places, ...otherRows] = await database.batch([
+  const [, marks, numbers, callerRows, foreignKeys, places, ...otherRows] = await database.batch([
     recordPlacements(database, shares),
     selectMark(database, configured),
     database.execute<{ number: string }>(sql`select nextval('weir.publications')::text as number`),
     selectRevisions(database),
+    selectForeignKeys(database),
     database
       .select({ id: rulesTable.id, revision: rulesTable.revision, updatedAt: rulesTable.updatedAt })
       .from(rulesTable)
@@ -134,7 +136,7 @@ async function readOutline(database: Database, shares: SharesByRegion, configure
     mark: { fingerprint, callersSince },
     places,
     otherRows,
-    callers: toRevisions(callerRows.rows),
+    callers: toRevisions(callerRows.rows, foreignKeys.rows[0]?.isThere === false),
   };
 }
 

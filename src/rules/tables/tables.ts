@@ -222,6 +222,9 @@ export const users = weir.table(
   ],
 );
 
+/** A key that was made elsewhere: its prefix is the beginning of its hash. */
+export const IS_FOREIGN = sql`prefix not like 'weir\\_%'`;
+
 /** Stores the hash of a key and its beginning, for people to recognize it; never the key itself. */
 export const apiKeys = weir.table(
   'api_keys',
@@ -247,6 +250,8 @@ export const apiKeys = weir.table(
     index('api_keys_user_id').on(table.userId),
     index('api_keys_tenant_id').on(table.tenantId),
     index('api_keys_tier').on(table.tier),
+    // Each publication asks whether there is one. All entries are alike, so a million of them take a few megabytes.
+    index('api_keys_foreign').on(table.disabled).where(IS_FOREIGN),
   ],
 );
 

@@ -1,0 +1,1 @@
+CREATE INDEX "api_keys_foreign" ON "weir"."api_keys" USING btree ("disabled") WHERE prefix not like 'weir\_%';
