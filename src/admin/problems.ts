@@ -115,7 +115,6 @@ const toMigrate = (code: string, title: string): Problem => ({
 const FIELDS_OF: Readonly<Record<string, readonly string[]>> = {
   tiers_one_default: ['isDefault'],
   routes_once: ['host', 'resource'],
-  api_keys_hash_unique: ['sha256'],
 };
 
 function alreadyExists({ detail, constraint }: PostgresError): Problem {

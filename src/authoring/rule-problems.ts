@@ -192,10 +192,9 @@ function* limitProblems(rule: RuleFields, said: Said, path: Problem[0]): Iterabl
   for (const field of ['burst', 'buckets'] as const)
     if (said[field] != null && algorithm != null && traitsOf(algorithm).extra !== field)
       yield [[...path, field], `belongs to ${idsWith(({ extra }) => extra === field).join(', ')}`];
-  if (algorithm == null || windowSeconds == null || isUncounted(rule)) return;
-  const traits = traitsOf(algorithm);
-  if (traits.holdsSeats) yield* seatProblems(rule);
-  if (limit == null) return;
+  if (algorithm == null) return;
+  if (traitsOf(algorithm).holdsSeats) yield* seatProblems(rule);
+  if (windowSeconds == null || limit == null || isUncounted(rule)) return;
   yield* costProblems(rule, burst ?? limit);
   const problem = limitProblem({ algorithm, windowSeconds, burst, buckets }, limit);
   if (problem) yield [[...path, 'limit'], problem];
@@ -240,7 +239,7 @@ function* costProblems({ cost = 1, costs = [] }: RuleFields, capacity: number): 
 
 /** Seats are held, not spent, so they cannot be settled or counted as denials. */
 function* seatProblems({ costFromOrigin, countDenied, windowSeconds }: RuleFields): Iterable<Problem> {
-  if ((windowSeconds ?? 0) < SHORTEST_SEAT_SECONDS)
+  if (windowSeconds != null && windowSeconds < SHORTEST_SEAT_SECONDS)
     yield [['windowSeconds'], `must be at least ${SHORTEST_SEAT_SECONDS} for connections`];
   if (costFromOrigin) yield [['costFromOrigin'], 'makes no sense for connections'];
   if (countDenied) yield [['countDenied'], 'makes no sense for connections'];

@@ -138,6 +138,7 @@ const FORMS: readonly Body[] = [
   QUEUE,
   { action: 'multiply', times: 2 },
   { action: 'allow' },
+  { action: 'allow', algorithm: 'concurrency' },
   { action: 'allow', algorithm: null, limit: null, windowSeconds: null },
 ];
 
