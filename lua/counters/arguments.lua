@@ -14,20 +14,15 @@
 --   denied   1: count denied requests, too
 --   shadow   1: never deny
 -- The file of each operation describes its own columns.
-local COLUMNS = { 'key', 'cost', 'extra', 'seat', 'borders', 'block', 'denied', 'shadow' }
+local COLUMNS = ' key cost extra seat borders block denied shadow '
 -- The columns that only one operation has.
 local OWN_COLUMNS = {
-  take = { 'lease' }, peek = {}, refund = { 'at', 'kept' }, settle = { 'at', 'most' }, renew = {},
-  transfer = { 'owner', 'term', 'hold', 'at', 'charged' }, recall = {},
+  take = ' lease ', peek = ' ', refund = ' at kept ', settle = ' at most ', renew = ' ',
+  transfer = ' owner term hold at charged ', recall = ' ',
 }
 local MAX_CHECKS, MAX_KEYS, MAX_BUCKETS = 500, 100, 100
 
-local function contains(list, name)
-  for i = 1, #list do
-    if list[i] == name then return true end
-  end
-  return false
-end
+local function contains(list, name) return string.find(list, ' ' .. name .. ' ', 1, true) end
 
 -- The operation, and the position of each column; or what is wrong with them.
 local function readHeader(header)
@@ -117,13 +112,13 @@ local function readCheck(operation, columns, first)
   local trait = traits[letter] or {}
   local key = tonumber(text.key or columns.key and '' or 1)
   local check = {
-    counter = counter, letter = letter, key = key and KEYS[key] and key, limit = whole(text.limit or ''),
-    windowMs = whole(text.windowMs or ''), cost = whole(text.cost or 1), seat = text.seat,
-    extra = not trait.holdsSeats and whole(text.extra or '') or nil, blockMs = whole(text.block or ''),
+    counter = counter, letter = letter, key = key and KEYS[key] and key, limit = whole(text.limit),
+    windowMs = whole(text.windowMs), cost = whole(text.cost or 1), seat = text.seat,
+    extra = not trait.holdsSeats and whole(text.extra) or nil, blockMs = whole(text.block),
     borders = text.borders and bordersIn(text.borders), countsDenied = text.denied and true or false,
-    isShadow = text.shadow and true or false, lease = whole(text.lease or ''), kept = whole(text.kept or ''),
-    most = whole(text.most or ''), at = whole(text.at or ''), owner = text.owner, term = whole(text.term or ''),
-    hold = whole(text.hold or ''), charged = whole(text.charged or ''),
+    isShadow = text.shadow and true or false, lease = whole(text.lease), kept = whole(text.kept),
+    most = whole(text.most), at = whole(text.at), owner = text.owner, term = whole(text.term),
+    hold = whole(text.hold), charged = whole(text.charged),
   }
   local problem = commonProblem(check, text) or ownProblem(operation, check, text) or sizeProblem(check)
   return check, problem

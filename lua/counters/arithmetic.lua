@@ -8,8 +8,8 @@ local function ceilDivide(a, b)
   return (a - rest) / b + (rest > 0 and 1 or 0)
 end
 
--- The number that a text says, if it is whole and above 0, and products with it stay exact.
+-- The number that a text says, if there is one, and it is whole and above 0, and products with it stay exact.
 local function whole(text)
-  local number = tonumber(text)
+  local number = text and tonumber(text)
   return number and number >= 1 and number <= LARGEST and number % 1 == 0 and number or nil
 end
