@@ -60,7 +60,7 @@ export function variablesOf(given: object, { needsAdmin = false } = {}) {
   const core = {
     /** Secret. JSON list of regions, [above](#configuration). Without tokens it is no secret */
     REGIONS: json(regions),
-    /** In development, answers carry `X-Weir-Region`, and a request can choose its region with it */
+    /** In development, answers carry `X-Weir-Rules-Version`, and a request can choose its region with `X-Weir-Region` */
     ENVIRONMENT: withDefault(oneOf(['production', 'development']), 'production'),
     /**
      * Milliseconds for one decision, from the look-up of the caller to the answer of the last region asked. After that the isolate

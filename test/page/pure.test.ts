@@ -1,4 +1,5 @@
 // What the page computes by itself, without a browser.
+import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { parseCurl } from '../../page/curl.ts';
 import { type Effect, effectSentences } from '../../page/effect-sentences.ts';
@@ -212,4 +213,13 @@ describe('the form of a rule', () => {
   it('knows which of them hold seats', () => {
     expect(ALGORITHMS.filter(holdsSeats)).toEqual(idsWith((traits) => traits.holdsSeats === true));
   });
+});
+
+it('the frame links to every view that the page can show', () => {
+  const read = (file: string) => readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8');
+  const [, linked = ''] = /^const VIEWS = \[(.*)\] as const;$/m.exec(read('src/page/page.tsx')) ?? [];
+  const [, shown = ''] = /^const VIEWS: .* = \{\n([\s\S]*?)^\};$/m.exec(read('page/app.ts')) ?? [];
+  const names = [...shown.matchAll(/^ {2}(\w+):/gm)].map(([, name]) => `'${name}'`);
+  expect(names.length).toBeGreaterThan(0);
+  expect(linked.split(', ')).toEqual(names);
 });
