@@ -4,6 +4,23 @@ import type { WeirApi } from './weir-api.ts';
 /** Bad arguments or a bad file. Its message is all that the user sees. */
 export class CommandError extends Error {}
 
+/** Weir has answered, and not with what was asked for. */
+export class RefusedError extends CommandError {
+  readonly status: number;
+  readonly errors: readonly RefusedField[];
+
+  constructor(message: string, status: number, errors: readonly RefusedField[]) {
+    super(message);
+    this.status = status;
+    this.errors = errors;
+  }
+}
+
+export interface RefusedField {
+  readonly pointer: string;
+  readonly detail: string;
+}
+
 export interface CommandContext {
   readonly api: WeirApi;
   /** The words after the name of the command. */

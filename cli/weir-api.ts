@@ -1,5 +1,5 @@
 // Calls a running Weir. Each error is one line, without the token.
-import { CommandError } from './command.ts';
+import { CommandError, RefusedError, type RefusedField } from './command.ts';
 
 export interface WeirApi {
   readonly url: string;
@@ -14,7 +14,7 @@ export interface WeirApi {
 interface Problem {
   readonly title?: string;
   readonly detail?: string;
-  readonly errors?: readonly { readonly pointer: string; readonly detail: string }[];
+  readonly errors?: readonly RefusedField[];
 }
 
 export function createWeirApi(url: string, token: string | undefined): WeirApi {
@@ -23,7 +23,7 @@ export function createWeirApi(url: string, token: string | undefined): WeirApi {
     const answer = await fetch(base + path, init).catch(() => {
       throw new CommandError(`nothing answers at ${base}: give the URL of Weir with --url or WEIR_URL`);
     });
-    if (!answer.ok) throw new CommandError(await wordsOf(base, answer));
+    if (!answer.ok) throw await refusalBy(base, answer);
     return answer;
   };
   const toJson = async <T>(answer: Response) =>
@@ -52,10 +52,12 @@ export function createWeirApi(url: string, token: string | undefined): WeirApi {
   };
 }
 
-async function wordsOf(base: string, answer: Response): Promise<string> {
+async function refusalBy(base: string, answer: Response): Promise<RefusedError> {
+  const { status } = answer;
   const isProblem = answer.headers.get('Content-Type')?.startsWith('application/problem+json') === true;
-  if (!isProblem) return `${base} answers ${answer.status}, and not as Weir does`;
+  if (!isProblem) return new RefusedError(`${base} answers ${status}, and not as Weir does`, status, []);
   const { title = '', detail, errors = [] } = (await answer.json()) as Problem;
   const lines = errors.map(({ pointer, detail: what }) => `  ${pointer} ${what}`);
-  return [`${answer.status} ${title}${detail === undefined ? '' : `. ${detail}`}`, ...lines].join('\n');
+  const message = [`${status} ${title}${detail === undefined ? '' : `. ${detail}`}`, ...lines].join('\n');
+  return new RefusedError(message, status, errors);
 }

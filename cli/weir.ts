@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util';
 import { type Command, CommandError } from './command.ts';
 import { backup, restore } from './commands/backup.ts';
 import { explain } from './commands/explain.ts';
+import { keys } from './commands/keys.ts';
 import { quota } from './commands/quota.ts';
 import { tail, top } from './commands/records.ts';
 import { rules } from './commands/rules.ts';
@@ -13,6 +14,7 @@ import { createWeirApi } from './weir-api.ts';
 const COMMANDS: Readonly<Record<string, Command>> = {
   rules,
   explain,
+  keys,
   top,
   tail,
   quota,

@@ -35,6 +35,7 @@ import { addCounterRoutes } from './routes/counters.ts';
 import { addExplainRoutes } from './routes/explain.ts';
 import { addHistoryRoutes } from './routes/history.ts';
 import { addImportExportRoutes } from './routes/import-export.ts';
+import { addImportKeysRoutes } from './routes/import-keys.ts';
 import { addLimitRoutes } from './routes/limits.ts';
 import { addOpenApiRoutes } from './routes/openapi.ts';
 import { addRecordRoutes } from './routes/records.ts';
@@ -55,6 +56,7 @@ const ROUTE_GROUPS: readonly AddRoutes[] = [
   addLimitRoutes,
   addCounterRoutes,
   addImportExportRoutes,
+  addImportKeysRoutes,
   addPublishRoutes,
   addRecordRoutes,
   addWouldDenyRoutes,

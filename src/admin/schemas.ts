@@ -91,17 +91,27 @@ export const sha256 = z
   .toLowerCase()
   .regex(/^[0-9a-f]{64}$/, 'must be a SHA-256 in 64 hexadecimal digits');
 
+const keyFields = {
+  name: plainText(128).describe('For people; Weir does not use it.'),
+  userId: identifier.nullable().describe('The user that it belongs to.'),
+  tenantId: tenantOf,
+  tier: tierOf,
+  expiresAt,
+  disabled: z.boolean().describe('Weir treats a disabled key as unknown.'),
+};
+
+/** A key of many that are imported at once. */
+export const importedKey = z
+  .strictObject({
+    sha256: sha256.describe('The hash of the key.'),
+    ...z.strictObject(keyFields).partial().shape,
+  })
+  .meta({ id: 'ImportedKey' });
+
 export const keyBodies: BodySchemas = bodySchemas({
   name: 'ApiKey',
   shownId: z.uuid(),
-  fields: {
-    name: plainText(128).describe('For people; Weir does not use it.'),
-    userId: identifier.nullable().describe('The user that it belongs to.'),
-    tenantId: tenantOf,
-    tier: tierOf,
-    expiresAt,
-    disabled: z.boolean().describe('Weir treats a disabled key as unknown.'),
-  },
+  fields: keyFields,
   defaults: { name: '', userId: null, tenantId: null, tier: null, expiresAt: null, disabled: false },
   shown: { prefix },
   atCreation: {

@@ -19,6 +19,7 @@ const OPERATION_IDS = [
     ['create', 'get', 'replace', 'patch', 'delete'].map((verb) => verb + one),
   ),
   ...['resetCounters', 'explainRequest', 'listHistory', 'rollBackChange', 'exportRules', 'importRules'],
+  'importKeys',
   ...['readLimits', 'getOpenApiDocument', 'getApiPage', 'publish', 'listViolators', 'listEvents'],
   ...['readEventSeries', 'listUsage', 'getSettings', 'patchSettings', 'smoke', 'readTraffic'],
   'readWouldDeny',
