@@ -384,6 +384,8 @@ function toAnswer(decision: Decision, planned: readonly PlannedCheck[], id: stri
 
 /** For an isolate. Names that nobody has published must not cost a call to Redis each. */
 const REFRESHES_PER_SECOND = 5;
+/** How often a call without a read of its own looks whether those of other calls have an answer. */
+const LOOK_AGAIN_MS = 10;
 
 export type RefreshResult =
   /** The isolate has other rules than before. */
@@ -400,7 +402,9 @@ export function createRulesRefresh(options: RulesInForceOptions): RefreshRules {
   const { snapshots, deadlineMs, now } = options;
   const rules = createRulesInForce(options);
   const budget = createPerSecondBudget(REFRESHES_PER_SECOND);
-  let last: RefreshResult = 'same';
+  /** What the last read has said, and the second in which it began. */
+  let last: { readonly second: number; readonly result: RefreshResult } | undefined;
+  const currentSecond = () => Math.floor(now() / 1_000);
 
   const ask = async (request: RulesRequest['request']): Promise<RefreshResult> => {
     const expected = snapshots.announced();
@@ -413,12 +417,24 @@ export function createRulesRefresh(options: RulesInForceOptions): RefreshRules {
   };
 
   return async (used, request) => {
-    if (snapshots.current() !== used) return 'newer';
     // Rules in code have no announcement.
-    if (snapshots.announced() === '') return 'same';
-    if (!budget.hasRoom(now())) return last === 'newer' ? 'same' : last;
-    budget.take();
-    last = await ask(request);
-    return last;
+    if (snapshots.current() === used && snapshots.announced() === '') return 'same';
+    const deadline = createDeadline(deadlineMs, now);
+    while (snapshots.current() === used) {
+      const second = currentSecond();
+      if (budget.hasRoom(now())) {
+        budget.take();
+        const result = await ask(request);
+        last = { second, result };
+        return result;
+      }
+      // The rules are those that a read of this second has found, so they are as new as can be.
+      if (last?.second === second) return last.result === 'newer' ? 'same' : last.result;
+      // Other calls read, and none has an answer yet. Looks again, because on Workers a request that awaits a promise of
+      // another request hangs.
+      if (deadline.remainingMs() === 0) return 'unknown';
+      await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
+    }
+    return 'newer';
   };
 }

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { createRulesRefresh } from '../../src/checks/checks.ts';
 import { createRegion } from './fake-regions.ts';
-import { createSource, snapshotOf } from './limiter-harness.ts';
+import { createSource, snapshotOf, timed } from './limiter-harness.ts';
 
 beforeEach(() => void vi.useFakeTimers({ now: 1_800_000_000_000 }));
 afterEach(() => void vi.useRealTimers());
@@ -11,18 +11,27 @@ interface Situation {
   readonly announces?: string;
   readonly isDown?: boolean;
   readonly isCode?: boolean;
+  /** How long a region takes to answer. */
+  readonly readMs?: number;
 }
 
-function open({ announces = 'this', isDown = false, isCode = false }: Situation = {}) {
+function open({ announces = 'this', isDown = false, isCode = false, readMs = 0 }: Situation = {}) {
   let reads = 0;
   const snapshot = snapshotOf('old');
-  const source = createSource({ current: () => snapshot, isConfirmed: () => !isDown });
+  let current = snapshot;
+  const source = createSource({ current: () => current, isConfirmed: () => !isDown && readMs < 100 });
   source.announces = isCode ? '' : 'this';
+  const { load } = source;
+  source.load = async (news) => {
+    current = snapshotOf('new');
+    return load.call(source, news);
+  };
   const region = createRegion('us', {});
   const pointer = {
     ...region.pointer,
     async read() {
       reads += 1;
+      if (readMs > 0) await new Promise((resolve) => setTimeout(resolve, readMs));
       if (isDown) throw new Error('down');
       return announces;
     },
@@ -47,8 +56,24 @@ it('says that the rules are the same, and reads at most five times a second', as
   await Promise.all(Array.from({ length: 50 }, refresh));
   expect(reads()).toBe(5);
   vi.setSystemTime(Date.now() + 1_000);
-  await Promise.all(Array.from({ length: 50 }, refresh));
+  const { decision } = await timed(() => Promise.all(Array.from({ length: 50 }, refresh)));
+  expect(new Set(decision)).toEqual(new Set(['same']));
   expect(reads()).toBe(10);
+});
+
+it('loads what is announced for all calls that come at once, with five reads', async () => {
+  const { refresh, reads } = open({ announces: 'that', readMs: 30 });
+  const { decision, tookMs } = await timed(() => Promise.all(Array.from({ length: 50 }, refresh)));
+  expect(new Set(decision)).toEqual(new Set(['newer']));
+  expect(reads()).toBe(5);
+  expect(tookMs).toBeLessThan(60);
+});
+
+it('does not say that the rules are the same before any read has an answer', async () => {
+  const { refresh, reads } = open({ readMs: 10_000 });
+  const { decision } = await timed(() => Promise.all(Array.from({ length: 50 }, refresh)));
+  expect(new Set(decision)).toEqual(new Set(['unknown']));
+  expect(reads()).toBe(5);
 });
 
 it('does not know, if no region answers, until one does', async () => {
