@@ -185,6 +185,15 @@ test('a reset of an address also forgets what rules of other scopes counted agai
     expect(await leftEverywhere(await checkOf('ip', '2001:db8:1:2::/64'))).toEqual([10, 10]);
 });
 
+test('a reset of a key takes its id in upper case, too', async () => {
+  const id = '9abba9bf-d616-491a-bc39-683ad6e48c45';
+  const { checkOf } = await createRule('apiKey');
+  await takeEverywhere(await checkOf('apiKey', id));
+  const response = await reset({ scope: 'apiKey', subject: id.toUpperCase() });
+  expect(await response.json()).toMatchObject({ subject: id });
+  expect(await leftEverywhere(await checkOf('apiKey', id))).toEqual([10, 10]);
+});
+
 test('a reset of the global scope needs no subject', async () => {
   const rule = await createRule('global');
   const check = await rule.checkOf('global', 'all');

@@ -173,6 +173,16 @@ describe('a snapshot', () => {
     expect(matching(rules, { caller: { userId: CALLER.ip } })).toEqual(['override']);
   });
 
+  it('finds an override for a key whose id is written in upper case, and tells users of both cases apart', () => {
+    const id = '9abba9bf-d616-491a-bc39-683ad6e48c45';
+    const rules = (['apiKey', 'user'] as const).flatMap((scope) => [
+      rule({ name: `override of ${scope}`, scope, subjects: [id.toUpperCase()] }),
+      rule({ name: scope, scope }),
+    ]);
+    const caller = { apiKeyId: id, userId: id };
+    expect(matching(rules, { caller }).toSorted()).toEqual(['override of apiKey', 'user']);
+  });
+
   it('gives a caller without a tier, or with an unknown one, the default tier', () => {
     const rules = [rule({ name: 'free', tiers: ['free'] })];
     expect(matching(rules, {})).toEqual(['free']);

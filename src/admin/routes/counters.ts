@@ -106,6 +106,8 @@ export function addCounterRoutes(app: AdminApp, services: AdminServices): void {
 /** The subject as the gateway counts it. A text that is no address stays as it is: a counted prefix, or `unknown`. */
 function countedSubject(scope: Scope, ipv6Prefix: number, subject = ''): string {
   if (scope === 'global') return 'all';
+  // Postgres writes the ids of keys so.
+  if (scope === 'apiKey') return subject.toLowerCase();
   return scope === 'ip' ? (countedIp(subject, ipv6Prefix)?.ip ?? subject) : subject;
 }
 

@@ -105,7 +105,7 @@ export function toRule(flat: FlatRule): Rule {
     hosts: flat.hosts,
     routes: flat.routes,
     tiers: flat.tiers,
-    subjects: flat.subjects,
+    subjects: countedSpelling(flat),
     percent: flat.percent,
     cost: flat.cost,
     costs: flat.costs,
@@ -131,6 +131,10 @@ export function toRule(flat: FlatRule): Rule {
     ordinal: flat.ordinal,
   };
 }
+
+/** Postgres writes the id of a key in lower case, and people may write it in upper case. Such a rule would find nobody. */
+const countedSpelling = ({ scope, subjects }: FlatRule): readonly string[] =>
+  scope === 'apiKey' ? subjects.map((subject) => subject.toLowerCase()) : subjects;
 
 /** The algorithm of one of several limits. */
 export const algorithmOf = (
