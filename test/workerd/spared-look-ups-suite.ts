@@ -166,6 +166,22 @@ describe('a caller is looked up, because this may change the decision,', () => {
     expect(asked).toEqual(['first', 'second']);
   });
 
+  it.each<[string, string, World, number]>([
+    ['passes', 'known', {}, 200],
+    ['is denied if its user is on the deny list', 'known', { lists: [{ list: 'deny', ...other }] }, 403],
+    ['gets 401 if it is made up', 'made-up', { unverified: 'reject' }, 401],
+  ])('and %s, if its address is on the allow list', async (_, key, world, status) => {
+    const { send, sendWith, asked } = await openIsolate({
+      ...world,
+      rules: [{ scope: 'global' }],
+      keys: { known: { apiKeyId: 'k', userId: 'u' } },
+      lists: [{ ...denied, list: 'allow' }, ...(world.lists ?? [])],
+    });
+    expect(await sendWith({}, '192.0.2.2')).toEqual([429, null]);
+    expect((await send(key))[0]).toBe(status);
+    expect(asked).toEqual([key]);
+  });
+
   it('and passes if it is on the allow list', async () => {
     const { send } = await openIsolate({
       rules: [{}],
