@@ -183,8 +183,12 @@ export function createLimiter(options: LimiterOptions): Limiter {
       sorted: NO_CHECKS,
       hearing: undefined,
       delayedBy: undefined,
+      knownDenied: undefined,
       isKnownDenied(checks) {
-        return memory.isKnownDenied(request, this.snapshot, checks);
+        // Judges as the decision will: otherwise leased units could admit a request whose caller was not looked up.
+        const sorted = memory.sort(request, this.snapshot, checks);
+        this.knownDenied = sorted.denial && sorted;
+        return sorted.denial !== undefined;
       },
     };
   };
@@ -193,6 +197,9 @@ export function createLimiter(options: LimiterOptions): Limiter {
   const fromMemory = (round: OpenRound, plan: RequestPlan): Decision | undefined => {
     round.plan = plan;
     round.sorted = memory.sort(round.request, round.snapshot, checksOf(plan));
+    // A denial that the plan was told of holds for its request, even if it has ended a moment later: the caller was not
+    // looked up because of it.
+    if (round.knownDenied && plan.kind === 'checks' && !round.sorted.denial) round.sorted = round.knownDenied;
     if (round.sorted.open.length > 0 && !round.sorted.denial) return undefined;
     round.hearing = rules.hear(round);
     return round.hearing ? undefined : byMemory(round);
@@ -343,7 +350,15 @@ export function createLimiter(options: LimiterOptions): Limiter {
       request.afterResponse(undone);
       await waitHalf(deadline, undone, undefined);
     }
-    return { ...round, plan: UNPLANNED, sorted: NO_CHECKS, hearing: undefined, deadline, snapshot };
+    return {
+      ...round,
+      plan: UNPLANNED,
+      sorted: NO_CHECKS,
+      knownDenied: undefined,
+      hearing: undefined,
+      deadline,
+      snapshot,
+    };
   };
 
   const undo = (ledger: Ledger): Promise<void> => {
@@ -448,6 +463,8 @@ interface OpenRound extends Round {
   plan: RequestPlan;
   /** The checks of the plan. */
   sorted: SortedChecks;
+  /** What memory knew when it said that the request is denied; undefined if it has not said so in this round. */
+  knownDenied: SortedChecks | undefined;
   /** Set if a region must confirm the rules before they decide. */
   hearing: Promise<RulesNews> | undefined;
   readonly startedAtMs: number;

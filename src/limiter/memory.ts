@@ -65,14 +65,7 @@ export function createDecisionMemory(options: DecisionMemoryOptions) {
     return { enforced, shadow, leased, open, denial: denialOf(request, open) };
   };
 
-  return {
-    sort,
-    /**
-     * Whether one of these checks denies the request. Judges as the decision will: otherwise leased units could admit a
-     * request whose caller was not looked up.
-     */
-    isKnownDenied: (...asked: Parameters<typeof sort>): boolean => sort(...asked).denial !== undefined,
-  };
+  return { sort };
 }
 
 const NONE: readonly PlacedCheck[] = [];

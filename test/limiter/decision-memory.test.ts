@@ -29,5 +29,4 @@ it.each([
   const memory = memoryWith(leased);
   const snapshot = snapshotOf('v1');
   expect(memory.sort(REQUEST, snapshot, [check]).denial !== undefined).toBe(isDenied);
-  expect(memory.isKnownDenied(REQUEST, snapshot, [check])).toBe(isDenied);
 });

@@ -45,6 +45,24 @@ describe('a denial that is known', () => {
     expect(asked.filter((line) => !line.includes('present'))).toEqual(['5000 owner take']);
   });
 
+  it('holds for a request whose plan was told of it, even if it ends before the request is decided', async () => {
+    const { regions, owner, asked } = createRegions({ run: denies(5_000) });
+    const isolate = openIsolate(regions);
+    await isolate.decide(keepsToParts);
+    owner.does.run = answers();
+    asked.length = 0;
+    const checks = [createCheck({ spill: false })];
+    const told: boolean[] = [];
+    const plan: TestRequest['plan'] = async (round) => {
+      told.push(round.isKnownDenied(checks));
+      passMs(5_000);
+      return { kind: 'checks', checks };
+    };
+    const { decision, ledger } = await isolate.decide({ plan });
+    expect([told, decision.allowed, ledger.isEmpty]).toEqual([[true], false, true]);
+    expect(asked.filter((line) => line.includes('take'))).toEqual([]);
+  });
+
   it('is forgotten with a new announcement', async () => {
     const { decide, asked, owner, source } = await openDenied();
     owner.does.run = answers();
