@@ -22,10 +22,13 @@ const {
   writes,
 } = usePublishing();
 
+const ANN = `with tenant as (insert into tenants (id) values ('acme') returning id)
+  insert into users (id, tenant_id) select 'ann', id from tenant`;
+
 describe('a publication', () => {
   it('is written to KV and announced in every region and in KV', async () => {
     await addRule('a');
-    await run(`insert into users (id) values ('ann')`);
+    await run(ANN);
     const { version, ...told } = await publishNow();
     expect(told).toEqual({ changed: true, ruleCount: 1, rejected: [], warnings: [], regions: EVERYWHERE });
     const [eu, us] = await standing();
@@ -112,7 +115,7 @@ describe('a publication', () => {
     const { version } = await publishNow();
     const [earlier] = await standing();
     writes.length = 0;
-    await run(`insert into users (id) values ('ann')`);
+    await run(ANN);
     expect(await publishNow()).toMatchObject({ version, changed: false });
     const [announced] = await standing();
     expect(announced?.callers).not.toBe(earlier?.callers);
@@ -158,7 +161,7 @@ describe('KV', () => {
       await publishNow();
       const [known, current] = [await standing(), await readCurrent(kv())];
       await addRule('b');
-      await run(`insert into users (id) values ('ann')`);
+      await run(ANN);
       failAt(step);
       await expect(publishNow()).rejects.toThrow(`fails: ${step}`);
       expect([await standing(), await readCurrent(kv())]).toEqual([known, current]);

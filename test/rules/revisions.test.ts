@@ -122,10 +122,12 @@ describe('callers that have changed', () => {
     ],
     ['a deleted user and its keys', `delete from users where id = 'bob'`, ['key:d', 'user:bob']],
     [
-      'a new user and the keys it has already',
-      `insert into users (id) values ('zoe')`,
+      'a new user with a tier and the keys it has already',
+      `insert into users (id, tier) values ('zoe', 'pro')`,
       ['key:e', 'user:zoe'],
     ],
+    ['none, for a new user without tier and tenant', `insert into users (id) values ('zoe')`, []],
+    ['none, for a new tenant', `insert into tenants (id, tier) values ('initech', 'pro')`, []],
     [
       'a key under another hash, and the hash it had',
       `update api_keys set hash = '${hash('f')}' where hash like 'a%'`,
@@ -192,7 +194,7 @@ describe('callers that have changed', () => {
     const record = (id: number) =>
       run(
         `insert into history (id, change_id, actor, entity, entity_id, after) overriding system value
-          values ($1, 1, 'x', 'users', 'ann', '{"id": "ann"}')`,
+          values ($1, 1, 'x', 'users', 'ann', '{"id": "ann", "tier": "free"}')`,
         [id],
       );
     await record(2_000_000);
@@ -210,13 +212,21 @@ describe('callers that have changed', () => {
     expect(await changed()).toEqual([]);
   });
 
+  it('are new keys for two minutes: an import of many makes isolates forget all callers no longer than that', async () => {
+    await run(`insert into api_keys (hash, prefix) values ('${hash('f')}', 'p')`);
+    await run(`update history set at = now() - interval '1 minute 50 seconds'`);
+    expect(await changed()).toEqual([`key:${hash('f')}`]);
+    await run(`update history set at = now() - interval '2 minutes'`);
+    expect(await changed()).toEqual([]);
+  });
+
   it('are all callers when there are more than 5,000, with another epoch after every change', async () => {
-    await run(`insert into users (id) select 'u' || n from generate_series(1, 5000) n`);
+    await run(`insert into users (id, tier) select 'u' || n, 'free' from generate_series(1, 5000) n`);
     expect(await told()).toMatchObject({ epoch: '0', revisions: { 'user:u1': expect.any(String) } });
     expect(await changed()).toHaveLength(5_000);
     const epochs = ['0'];
     for (const statement of [
-      `insert into users (id) values ('one-more')`,
+      `insert into users (id, tier) values ('one-more', 'free')`,
       `update users set tier = 'pro' where id = 'u7'`,
       `delete from users where id = 'u7'`,
     ]) {

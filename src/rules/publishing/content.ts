@@ -208,14 +208,22 @@ const MOST = 5_000;
 /**
  * A revision includes the number of changes, because a change with a lower number can be committed later. Revisions
  * come from the history, because isolates must also forget a deleted key, and a key with a new hash under its old one.
- * A change of a tenant is a change of all its callers.
+ * A change of a tenant is a change of all its callers. What was not known before is remembered for less long: isolates
+ * remember an unknown key for a minute, and a new user without tier and tenant is as one without a row. So an import of
+ * many keys makes isolates forget all callers for two minutes, not for fifteen.
  */
 export const selectRevisions = (database: Database) =>
   database.execute<{ id: string; revision: string }>(sql`
     with recent as (
       select history.id, entity, state ->> 'id' as entity_id, state ->> 'hash' as hash
       from weir.history cross join lateral (values (before), (after)) as states (state)
-      where at > ${LATELY} and entity in ('api_keys', 'users', 'tenants') and state is not null
+      where at > ${LATELY} and entity in ('api_keys', 'users', 'tenants') and state is not null and not (
+        before is null and (
+          entity = 'api_keys' and at < now() - interval '2 minutes' or
+          entity = 'tenants' or
+          entity = 'users' and after ->> 'tier' is null and after ->> 'tenant_id' is null
+        )
+      )
     ), changed (caller, revision) as (
       select 'key:' || hash, id from recent where entity = 'api_keys'
       union all
