@@ -54,9 +54,11 @@ const isHopByHop = isOneOf(
 
 /**
  * Headers that make an origin see another method, path or host than the rules have judged: of IIS, nginx, Envoy and
- * Traefik, of frameworks that imitate them, and of frameworks that tunnel methods through a POST.
+ * Traefik, of frameworks that imitate them, and of frameworks that tunnel methods through a POST. Gunicorn and WSGI apps
+ * cut the value of `SCRIPT_NAME` or `X-Script-Name` off the beginning of the path.
  */
 const isMethodOrPath = isOneOf(
+  'script-name',
   'x-envoy-original-path',
   'x-forwarded-method',
   'x-forwarded-path',
@@ -74,6 +76,7 @@ const isMethodOrPath = isOneOf(
   'x-original-url',
   'x-replaced-path',
   'x-rewrite-url',
+  'x-script-name',
 );
 
 /** Proxies set these to the address of the client, and so does Weir, if they are there. */
@@ -91,6 +94,9 @@ const isClaimedAddress = isOneOf(
   'x-remote-addr',
   'x-remote-ip',
 );
+
+/** CGI programs send their own calls through the proxy that this names, because it becomes HTTP_PROXY ("httpoxy"). */
+const isHttpoxy = (name: string): boolean => name === 'proxy';
 
 /** Weir sets these itself. All other `X-Forwarded-…` come from the client. */
 const isForwardedByWeir = isOneOf('x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto');
@@ -165,11 +171,15 @@ const isWebSocket = ({ method, headers }: ClientRequest): boolean =>
   method === 'GET' && headers.get('Upgrade')?.toLowerCase() === 'websocket';
 
 function isUnwanted(name: string, policy: HeaderPolicy): boolean {
-  if (name.includes('_')) return isSpelledOtherwise(name.replaceAll('_', '-'), policy);
-  if (isClaimedAddress(name)) return true;
-  if (name[0] === 'x') return isSpoofed(name, policy);
+  if (OTHER_MARK.test(name)) return isSpelledOtherwise(name.replace(OTHER_MARKS, '-'), policy);
+  if (isClaimedAddress(name) || isHttpoxy(name)) return true;
+  if (name[0] === 'x' || name[0] === 's') return isSpoofed(name, policy);
   return isHopByHop(name) || (policy.hidesAccess && isAccessCredential(name));
 }
+
+/** What a name can hold besides letters, digits and `-`. */
+const OTHER_MARK = /[^a-z0-9-]/;
+const OTHER_MARKS = /[^a-z0-9-]/g;
 
 /** Values of `Connection` that name no header to remove. */
 const USUAL: ReadonlySet<string> = new Set(['keep-alive', 'close', 'upgrade']);
@@ -197,7 +207,8 @@ function isSpoofed(name: string, { overrides }: HeaderPolicy): boolean {
 }
 
 /**
- * `x_weir_user`, `cf_connecting_ip`: CGI, WSGI and PHP origins treat `_` and `-` alike. No proxy writes such a name, so
+ * `x_weir_user`, `cf.connecting.ip`: CGI, WSGI and PHP origins treat `_` and `-` alike; PHP a dot as well, and lighttpd
+ * every mark. No proxy writes such a name, so
  * it comes from the client, and the origin may prefer it to the one that Weir or Cloudflare has set. Weir reads no key
  * from `x_api_key`, so the origin must not find one there.
  */
