@@ -48,7 +48,7 @@ export function parseCurl(text: string): PastedRequest | undefined {
     method: (of('-X', '--request')[0] ?? implied).toUpperCase(),
     path,
     ...given('ip', headers.get('cf-connecting-ip')),
-    ...given('apiKey', headers.get('x-api-key')),
+    ...given('apiKey', headers.get('x-api-key') ?? keyOfWeir(headers.get('authorization'))),
     ...given('userId', subjectOf(headers.get('authorization'))),
   };
 }
@@ -93,6 +93,10 @@ function pathOf(address: string): string | undefined {
 
 const given = <Name extends string>(name: Name, value: string | undefined) =>
   (value ? { [name]: value } : {}) as { [Key in Name]?: string };
+
+/** A bearer token that is a key which Weir has made. */
+const keyOfWeir = (authorization: string | undefined) =>
+  /^Bearer\s+(weir_\w+)$/i.exec(authorization ?? '')?.[1];
 
 /** The subject of a JWT. Nobody has verified it here. */
 function subjectOf(authorization: string | undefined): string | undefined {

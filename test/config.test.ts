@@ -102,6 +102,32 @@ describe('the configuration of the Worker', () => {
     },
   );
 
+  it.each([
+    'X-Key',
+    'Authorization',
+    'authorization:bearer',
+    'X-Key, Authorization: Bearer sk_, Authorization: Basic',
+  ])('reads where keys stand: %s', (API_KEY_HEADERS) =>
+    expect(parse({ API_KEY_HEADERS }).API_KEY_HEADERS).toBe(API_KEY_HEADERS),
+  );
+
+  it.each([
+    '',
+    'X-Key,',
+    'X Key',
+    'X_Key',
+    'X-Key: x',
+    'Authorization: Bearer a b',
+    'Cookie',
+    'CF-Connecting-IP',
+    'X-Weir-User',
+    Array(9).fill('X-Key').join(),
+  ])('refuses a place where no key can stand: %s', (API_KEY_HEADERS) =>
+    expect(problemsOf({ API_KEY_HEADERS })).toEqual([
+      expect.stringMatching(/^API_KEY_HEADERS: must be 1 to 8 of HEADER, .*, not a text of \d+ character/),
+    ]),
+  );
+
   it('takes the deployment from Cloudflare’s version metadata', () => {
     expect(parse({ CF_VERSION_METADATA: { id: 'v7', tag: '' } }).CF_VERSION_METADATA).toEqual({ id: 'v7' });
   });

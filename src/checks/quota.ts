@@ -65,7 +65,8 @@ export function createQuota(services: Services) {
       if (showsDegraded) answer.headers.set('X-Weir-Degraded', decision.reason);
       return answer;
     }
-    if (decision.kind !== 'counted' && !decision.allowed) return refusal(decision);
+    if (decision.kind !== 'counted' && !decision.allowed)
+      return refusal(decision, 'GET', services.identity.keyPlaces);
     const body = JSON.stringify({
       caller: describeCaller(identity.caller, tier),
       limits: resultsOf(decision).map(toLimit),

@@ -35,6 +35,7 @@ import {
   url,
   withDefault,
 } from '../core/shape.ts';
+import { DEFAULT_KEY_HEADERS, parseKeyPlaces, WHAT_ARE_KEY_PLACES } from '../http/credentials.ts';
 import type { Kv } from '../rules/edge/published.ts';
 import type { RecordQueue } from '../telemetry/flush.ts';
 
@@ -91,6 +92,15 @@ export function variablesOf(given: object, { needsAdmin = false } = {}) {
       env['JWT'] !== undefined && jwt(env['JWT'], '', [])?.algorithms.some(isSymmetric),
       textFrom(32),
       ': JWT.algorithms are those of a shared secret',
+    ),
+    /** Where API keys stand in a request, in this order ([callers](callers.md#where-keys-stand)) */
+    API_KEY_HEADERS: withDefault(
+      refine(
+        text,
+        (places) => parseKeyPlaces(places) !== undefined,
+        (places) => `must be ${WHAT_ARE_KEY_PLACES}, not ${kindOf(places)}`,
+      ),
+      DEFAULT_KEY_HEADERS,
     ),
     /** A request with an invalid key or token counts against the IP; `reject` answers 401 */
     UNVERIFIED: withDefault(oneOf(['count', 'reject']), 'count'),

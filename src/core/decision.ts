@@ -68,11 +68,11 @@ export interface UnlimitedDecision extends ByRules {
   readonly allowed: true;
 }
 
-/** The caller showed an invalid key or token. */
+/** The caller showed an invalid key or token, or several keys. */
 export interface UnverifiedDecision extends ByRules {
   readonly kind: 'unverified';
   readonly allowed: false;
-  readonly credential: Credential;
+  readonly credential: Credential | 'several-keys';
 }
 
 /** The caller showed a credential that Weir may not look up now. */

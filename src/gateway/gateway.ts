@@ -112,7 +112,7 @@ export async function handleGateway(asked: GatewayRequest): Promise<Response> {
   attempt(log, countDecision, verdict);
   let response: Response;
   try {
-    if (!decision.allowed) response = refusal(decision, request.method);
+    if (!decision.allowed) response = refusal(decision, request.method, services.identity.keyPlaces);
     else if (ledger.needsFollowUp) response = await passAndFollowUp(verdict);
     else if (request.raw.signal.aborted) response = clientGone();
     else {

@@ -8,6 +8,7 @@ import {
   resultsOf,
 } from '../core/decision.ts';
 import type { Credential, RuleCheck } from '../core/matching/plan.ts';
+import { challengeFor, DEFAULT_KEY_PLACES, type KeyPlaces } from '../http/credentials.ts';
 import { type Problem, problem } from '../http/problem.ts';
 import { toSeconds } from './headers.ts';
 
@@ -15,23 +16,19 @@ const TYPES = 'https://iana.org/assignments/http-problem-types';
 /** A guess at how long the counters stay unreachable. */
 export const REDUCED_RETRY_SECONDS = 5;
 
-const CHALLENGES: Readonly<Record<Credential, string>> = {
-  token: 'Bearer error="invalid_token"',
-  'api-key': 'ApiKey header="X-API-Key"',
-};
-
 /** The answer to a denied request; for HEAD, without a body. */
-export function refusal(decision: Decision, method = 'GET'): Response {
-  const headers =
-    decision.kind === 'unverified' ? { 'WWW-Authenticate': CHALLENGES[decision.credential] } : undefined;
-  const answer = problem(problemOf(decision), headers);
+export function refusal(decision: Decision, method = 'GET', places = DEFAULT_KEY_PLACES): Response {
+  const isUnverified = decision.kind === 'unverified' && decision.credential !== 'several-keys';
+  const challenge = isUnverified && challengeTo(decision.credential, places);
+  const answer = problem(problemOf(decision), challenge ? { 'WWW-Authenticate': challenge } : undefined);
   return method === 'HEAD' ? new Response(null, answer) : answer;
 }
 
 function problemOf(decision: Decision): Problem {
   // Gives no reason: a caller on the deny list need not know why.
   if (decision.kind === 'listed') return { status: 403, code: 'denied', title: 'Not allowed' };
-  if (decision.kind === 'unverified') return unverified(decision.credential);
+  if (decision.kind === 'unverified')
+    return decision.credential === 'several-keys' ? SEVERAL_KEYS : unverified(decision.credential);
   if (decision.kind === 'over-allowance') return tooManyLookUps(decision);
   const violated = denyingResults(resultsOf(decision));
   const decisive = decisiveResult(violated);
@@ -69,6 +66,17 @@ function whyDenied({ check, outcome: { retryAfterMs } }: CheckResult<RuleCheck>)
   const detail = message ?? `Try again in ${seconds} s.`;
   return { code: 'rate-limited', title: 'Too many requests', detail, 'retry-after': seconds };
 }
+
+const challengeTo = (credential: Credential | 'several-keys', places: KeyPlaces) =>
+  credential === 'token' ? 'Bearer error="invalid_token"' : challengeFor(places);
+
+/** Never counts by one of them: the origin could act for the other. */
+const SEVERAL_KEYS: Problem = {
+  status: 400,
+  code: 'several-keys',
+  title: 'The request shows several API keys',
+  detail: 'Different places of the request have different keys. Send one key.',
+};
 
 /** Used with `UNVERIFIED=reject`. Otherwise such a request counts against the IP. */
 const unverified = (credential: Credential): Problem => ({

@@ -1,5 +1,5 @@
-// The credentials that a request can show: the Authorization header, for users' tokens, admins and checks alike, and the
-// session cookie of the page.
+// The credentials that a request can show: the Authorization header, for users' tokens, admins and checks alike, the API
+// key in one of its places, and the session cookie of the page.
 import { isOwnPath } from '../core/matching/resource.ts';
 
 // Anybody may send an Authorization header, so it is read with no pattern that has two repetitions which both match
@@ -15,23 +15,136 @@ export interface Authorization {
 /** Longer than any token that Weir accepts. A longer header has no valid credentials. */
 const MAX_LENGTH = 16_384;
 
-/** Several headers arrive as one value with commas. An origin may read the token in a later one. */
-const LATER_TOKEN = /,[ \t]*bearer/i;
-
 /** Trims blanks at the end, because workerd leaves them in the header. */
 export function parseAuthorization(header: string): Authorization {
-  const text = header.trim();
-  const scheme = schemeOf(text);
-  if (scheme !== 'bearer' && LATER_TOKEN.test(text)) return { scheme: 'bearer', credentials: '' };
-  if (scheme === undefined) return { scheme, credentials: '' };
-  const rest = text.slice(scheme.length);
-  const isReadable = text.length <= MAX_LENGTH && (rest[0] === ' ' || rest[0] === '\t');
-  return { scheme, credentials: isReadable ? rest.trim() : '' };
+  const token = credentialsOf(header, 'bearer');
+  if (token !== undefined) return { scheme: 'bearer', credentials: token };
+  if (!begins(header.trim(), 'basic')) return { scheme: undefined, credentials: '' };
+  return { scheme: 'basic', credentials: credentialsOf(header, 'basic') ?? '' };
 }
 
-function schemeOf(text: string): Authorization['scheme'] {
-  const start = text.slice(0, 6).toLowerCase();
-  return start === 'bearer' ? 'bearer' : start.startsWith('basic') ? 'basic' : undefined;
+/**
+ * What stands after the scheme; empty if it cannot be read. Undefined: the header has another scheme. Several headers
+ * arrive as one value with commas, and an origin may read a later one, so such a header cannot be read.
+ */
+function credentialsOf(header: string, scheme: string): string | undefined {
+  const text = header.trim();
+  if (!begins(text, scheme)) return isInLaterLine(text, scheme) ? '' : undefined;
+  const rest = text.slice(scheme.length);
+  const isReadable = text.length <= MAX_LENGTH && (rest[0] === ' ' || rest[0] === '\t');
+  return isReadable ? rest.trim() : '';
+}
+
+const begins = (text: string, scheme: string) => text.slice(0, scheme.length).toLowerCase() === scheme;
+const isInLaterLine = (text: string, scheme: string) =>
+  text.includes(',') && text.split(',').some((line) => begins(line.trim(), scheme));
+
+// Where API keys stand: in a header of their own, or in `Authorization`.
+
+export interface KeyPlace {
+  /** The header or scheme as it was written. */
+  readonly name: string;
+  /** In lower case. */
+  readonly header: string;
+  /** Of `Authorization`, in lower case. `basic`: the key is the user name. Undefined: the key is the whole header. */
+  readonly scheme?: string | undefined;
+  /** What else stands behind this scheme is no key. */
+  readonly prefix?: string | undefined;
+}
+
+/** In the order in which they are read. */
+export type KeyPlaces = readonly [KeyPlace, ...KeyPlace[]];
+
+const AUTHORIZATION = 'authorization';
+const SCHEME = /^authorization:[ \t]*([a-z][a-z0-9-]{0,31})(?:[ \t]+([\x21-\x7e]{1,64}))?$/i;
+const HEADER = /^[a-z0-9-]{1,64}$/i;
+/** Followed by credentials. */
+const ANY_SCHEME = /^[a-z][a-z0-9-]*[ \t]/i;
+/** A whole cookie is no key, and the others are not the client's own. */
+const NO_PLACE = /^(?:cookie|host|connection|proxy-authorization|cf-.*|x-weir-.*|x-forwarded-.*)$/;
+const MOST_PLACES = 8;
+export const WHAT_ARE_KEY_PLACES = `1 to ${MOST_PLACES} of HEADER, Authorization: SCHEME or Authorization: SCHEME PREFIX, separated by commas`;
+
+/** Undefined if the text is no list of places. */
+export function parseKeyPlaces(text: string): KeyPlaces | undefined {
+  const places = text.split(',').map((one) => parsePlace(one.trim()));
+  const isBad = places.length > MOST_PLACES || places.includes(undefined);
+  return isBad ? undefined : (places as unknown as KeyPlaces);
+}
+
+function parsePlace(text: string): KeyPlace | undefined {
+  const [, name, prefix] = SCHEME.exec(text) ?? [];
+  if (name !== undefined) return { name, header: AUTHORIZATION, scheme: name.toLowerCase(), prefix };
+  const header = text.toLowerCase();
+  return HEADER.test(text) && !NO_PLACE.test(header) ? { name: text, header } : undefined;
+}
+
+/** Any bearer token that is no key of Weir's own is left to whom it concerns. */
+export const DEFAULT_KEY_HEADERS = 'X-API-Key, Authorization: Bearer weir_';
+export const DEFAULT_KEY_PLACES = parseKeyPlaces(DEFAULT_KEY_HEADERS) as KeyPlaces;
+
+export interface ShownCredentials {
+  /** Empty if a place for keys is filled and cannot be read. */
+  readonly key?: string | undefined;
+  /** A user's token. Empty if it cannot be read. */
+  readonly token?: string | undefined;
+  /** Places show different keys, so nobody can say which of them the origin will read. */
+  readonly hasSeveralKeys?: boolean | undefined;
+}
+
+/**
+ * A JSON object in base64 begins with these letters. Keys of three parts with dots exist, too, and no such key begins
+ * with them.
+ */
+const LIKE_A_JWT = /^e[wy][\w-]*\.[\w-]+\.[\w-]+$/;
+
+/** Undefined if the request shows neither. A bearer token that is no key is a user's, if Weir reads these. */
+export function credentialsIn(
+  headers: Headers,
+  places: readonly KeyPlace[],
+  readsTokens: boolean,
+): ShownCredentials | undefined {
+  const authorization = headers.get('Authorization');
+  let key: string | undefined;
+  let hasSeveralKeys = false;
+  let token = readsTokens && authorization !== null ? credentialsOf(authorization, 'bearer') : undefined;
+  const isToken = token !== undefined && (token === '' || LIKE_A_JWT.test(token));
+  for (const place of places) {
+    const isBearer = place.scheme === 'bearer';
+    if (isBearer && isToken) continue;
+    const shown =
+      place.header === AUTHORIZATION ? keyIn(authorization, place) : headers.get(place.header)?.trim();
+    if (shown === undefined) continue;
+    if (isBearer) token = undefined;
+    if (!key) key = shown;
+    else if (shown !== '' && shown !== key) hasSeveralKeys = true;
+  }
+  return key === undefined && token === undefined ? undefined : { key, token, hasSeveralKeys };
+}
+
+function keyIn(authorization: string | null, { scheme, prefix = '' }: KeyPlace): string | undefined {
+  if (authorization === null) return undefined;
+  if (scheme === undefined) return ANY_SCHEME.test(authorization.trim()) ? undefined : authorization.trim();
+  const credentials = credentialsOf(authorization, scheme);
+  const key = credentials && scheme === 'basic' ? userNameIn(credentials) : credentials;
+  return key === undefined || key.startsWith(prefix) || (key === '' && authorization.includes(prefix))
+    ? key
+    : undefined;
+}
+
+/** Empty if it cannot be read. */
+function userNameIn(credentials: string): string {
+  try {
+    return atob(credentials).split(':', 1)[0] ?? '';
+  } catch {
+    return '';
+  }
+}
+
+/** What a client is told that shows no valid key: the first place. */
+export function challengeFor([{ name, scheme }]: KeyPlaces): string {
+  if (scheme === undefined) return `ApiKey header="${name}"`;
+  return scheme === 'basic' ? 'Basic realm="API"' : name;
 }
 
 /** Whether a request carries admin credentials of any kind: a token, a Cloudflare Access header or a session. */

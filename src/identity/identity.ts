@@ -15,7 +15,12 @@ import {
   type VerifiedUser,
 } from '../core/ports/callers.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
-import { parseAuthorization } from '../http/credentials.ts';
+import {
+  credentialsIn,
+  DEFAULT_KEY_PLACES,
+  type KeyPlaces,
+  type ShownCredentials,
+} from '../http/credentials.ts';
 import type { ClientRequest } from '../http/guard.ts';
 import { waitHalf } from '../limiter/deadline.ts';
 
@@ -23,6 +28,8 @@ export interface IdentityOptions {
   readonly callers: CallerDirectory;
   /** Undefined: Weir reads no tokens. */
   readonly tokens: TokenVerifier | undefined;
+  /** Where API keys stand. Left out: where they do by default. */
+  readonly keyPlaces?: KeyPlaces | undefined;
   readonly ipv6Prefix: number;
   readonly afterResponse: AfterResponse;
   /** The deadline of the decision. Finding the caller takes at most half of it. */
@@ -40,6 +47,8 @@ export interface Identity {
   readonly ofToken?: Caller | undefined;
   /** The credential that the caller has shown, if it is not valid. */
   readonly unverified?: Credential | undefined;
+  /** The request shows different keys. It never passes: the origin could act for another one than Weir has counted. */
+  readonly hasSeveralKeys?: boolean | undefined;
   /** The credential that the caller has shown, if Weir could not ask whether it is valid, or whom it belongs to. */
   readonly unknown?: Credential | undefined;
   /** The credential that the caller has shown, if Weir may not look it up now. Such a request never passes. */
@@ -48,7 +57,8 @@ export interface Identity {
 
 export async function identify(request: Sent, options: IdentityOptions): Promise<Identity> {
   const from = addressOf(request, options);
-  return identityOf(from, await lookUpShown(request, from, options));
+  const shown = shownIn(request, options);
+  return identityOf(from, await lookUpShown(shown, from, options), shown);
 }
 
 /** Asks neither KV nor Postgres. Undefined if memory does not know the caller. */
@@ -57,16 +67,22 @@ export async function identifyFromMemory(
   options: IdentityOptions,
 ): Promise<Identity | undefined> {
   const from = addressOf(request, options);
-  const results = await lookUpShown(request, from, { ...options, memoryOnly: true });
+  const shown = shownIn(request, options);
+  const results = await lookUpShown(shown, from, { ...options, memoryOnly: true });
   const isKnown = results.key?.kind !== 'not-asked' && results.user?.kind !== 'not-asked';
-  return isKnown ? identityOf(from, results) : undefined;
+  return isKnown ? identityOf(from, results, shown) : undefined;
 }
+
+const shownIn = (
+  { headers }: Pick<Sent, 'headers'>,
+  { tokens, keyPlaces = DEFAULT_KEY_PLACES }: Pick<IdentityOptions, 'tokens' | 'keyPlaces'>,
+): ShownCredentials | undefined => credentialsIn(headers, keyPlaces, tokens !== undefined);
 
 /** Whether the client shows any credential. */
 export const hasCredential = (
-  { headers }: Pick<Sent, 'headers'>,
-  { tokens }: Pick<IdentityOptions, 'tokens'>,
-): boolean => headers.has('X-API-Key') || (tokens !== undefined && bearerTokenIn(headers) !== undefined);
+  request: Pick<Sent, 'headers'>,
+  options: Pick<IdentityOptions, 'tokens' | 'keyPlaces'>,
+): boolean => shownIn(request, options) !== undefined;
 
 /** The address of the client, as Cloudflare reports it. */
 export const addressOf = (
@@ -80,8 +96,12 @@ export function planByIdentity(
   { listed }: Pick<Snapshot, 'listed'>,
   { unverified, nowMs }: { readonly unverified: 'count' | 'reject'; readonly nowMs: number },
 ): Plan | RefusedCredential | undefined {
-  const { caller, ofToken, overAllowance } = identity;
-  const rejected = unverified === 'reject' ? identity.unverified : undefined;
+  const { caller, ofToken, overAllowance, hasSeveralKeys } = identity;
+  const rejected = hasSeveralKeys
+    ? 'several-keys'
+    : unverified === 'reject'
+      ? identity.unverified
+      : undefined;
   if (!ofToken && !overAllowance && rejected === undefined) return undefined;
   const isDenied = listed(caller, nowMs) === 'deny' || (ofToken && listed(ofToken, nowMs) === 'deny');
   if (isDenied) return { kind: 'listed', list: 'deny' };
@@ -99,17 +119,15 @@ interface Results {
 
 /** Until a part has answered, it counts as one that could not be asked. So a late answer leaves the rest as it is. */
 async function lookUpShown(
-  { headers }: Sent,
+  shown: ShownCredentials | undefined,
   { ip }: Address,
   options: IdentityOptions & { readonly memoryOnly?: boolean },
 ): Promise<Results> {
-  // Trims the key: workerd leaves blanks at the end of a header.
-  const key = headers.get('X-API-Key')?.trim();
-  const token = options.tokens && bearerTokenIn(headers);
   const results: Results = {};
+  if (!shown || shown.hasSeveralKeys) return results;
+  const { key, token } = shown;
   if (key !== undefined) results.key = UNAVAILABLE;
   if (token !== undefined) results.token = UNAVAILABLE;
-  if (key === undefined && token === undefined) return results;
   const { callers, tokens, afterResponse, memoryOnly } = options;
   const how = { ip, afterResponse, memoryOnly };
   const askKey = async () => {
@@ -134,7 +152,11 @@ async function lookUpShown(
   return results;
 }
 
-function identityOf(from: Address, { key, token, user }: Results): Identity {
+function identityOf(
+  from: Address,
+  { key, token, user }: Results,
+  shown: ShownCredentials | undefined,
+): Identity {
   const ofToken = token?.kind === 'found' ? userOf(token.record, user) : undefined;
   const ofKey = key?.kind === 'found' ? key.record : undefined;
   const record = ofKey && ofToken ? completed(ofKey, ofToken) : (ofKey ?? ofToken);
@@ -145,6 +167,7 @@ function identityOf(from: Address, { key, token, user }: Results): Identity {
     unverified: key?.kind === 'absent' ? 'api-key' : token?.kind === 'absent' ? 'token' : undefined,
     unknown: key?.kind === 'unavailable' ? 'api-key' : isUserUnknown ? 'token' : undefined,
     overAllowance: refusedFor('api-key', key) ?? refusedFor('token', user),
+    ...(shown?.hasSeveralKeys && { hasSeveralKeys: true }),
   };
 }
 
@@ -185,9 +208,3 @@ const toCaller = (from: Address, { userId, apiKeyId, tenantId, tier, claims }: C
   tier,
   ...(claims && { claims }),
 });
-
-/** Undefined if there is none. A header that begins like a token and cannot be read is an invalid token. */
-function bearerTokenIn(headers: Headers): string | undefined {
-  const { scheme, credentials } = parseAuthorization(headers.get('Authorization') ?? '');
-  return scheme === 'bearer' ? credentials : undefined;
-}

@@ -3,7 +3,7 @@
 // sets it. No origin can speak for Weir. docs/routes.md has a table of these headers.
 
 import type { Caller } from '../core/matching/caller.ts';
-import { isCookieOfWeir } from '../http/credentials.ts';
+import { DEFAULT_KEY_PLACES, isCookieOfWeir, type KeyPlaces } from '../http/credentials.ts';
 import type { ClientRequest } from '../http/guard.ts';
 
 /** Which optional headers of a request go to the origin. */
@@ -12,6 +12,8 @@ export interface HeaderPolicy {
   readonly overrides: 'drop' | 'keep';
   /** Cloudflare Access protects the admin route. Its credentials are not for the origin. */
   readonly hidesAccess: boolean;
+  /** Where Weir reads API keys. */
+  readonly keyPlaces?: KeyPlaces | undefined;
 }
 
 /** Ids of the Weirs that a request has passed, oldest first. A client that forges one only gets itself refused. */
@@ -110,7 +112,6 @@ const isAccessCredential = isOneOf(
 /** Says who and where the client is. The client must not be able to remove it by naming it in `Connection`. */
 const isKept = (name: string): boolean => name.startsWith('cf-') || isClientAddress(name);
 const FORWARDED_FOR = 'x-forwarded-for';
-const API_KEY = 'x-api-key';
 const ACCESS_COOKIE = 'cf_authorization';
 
 export function toOriginHeaders(request: ClientRequest, options: ForwardedHeaders): Headers {
@@ -142,7 +143,7 @@ function removeUnwanted(headers: Headers, request: ClientRequest, policy: Header
     if (name === FORWARDED_FOR) forwardedFor = sent.get(name);
     else if (isClientAddress(name) && connectingIp !== null) headers.set(name, connectingIp);
     else if (isClientAddress(name)) headers.delete(name);
-    else if (name === API_KEY) joinLines(headers, name);
+    else if (isForKeys(name, policy)) joinLines(headers, name);
     if (!isUnwanted(name, policy)) continue;
     if (name === 'upgrade') isUpgrade = isWebSocket(request);
     else if (name === 'connection') connection = sent.get(name);
@@ -151,6 +152,12 @@ function removeUnwanted(headers: Headers, request: ClientRequest, policy: Header
   removeNamed(headers, connection);
   if (isUpgrade) headers.set('Upgrade', 'websocket');
   return forwardedFor;
+}
+
+/** Compares few names, mostly of another length. */
+function isForKeys(name: string, { keyPlaces = DEFAULT_KEY_PLACES }: HeaderPolicy): boolean {
+  for (const { header } of keyPlaces) if (header === name) return true;
+  return false;
 }
 
 /** Weir reads several lines as one text, which is no valid key. An origin must not find a valid key in one of them. */
@@ -217,7 +224,7 @@ const isSpelledOtherwise = (dashed: string, policy: HeaderPolicy): boolean =>
   isForwardedByWeir(dashed) ||
   isClientAddress(dashed) ||
   isClaimedAddress(dashed) ||
-  dashed === API_KEY ||
+  isForKeys(dashed, policy) ||
   isSpoofed(dashed, policy);
 
 /** Puts the client's address last. The client may have forged everything before it. */

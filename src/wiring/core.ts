@@ -21,6 +21,7 @@ import { createMetricSums, type MetricSums } from '../core/telemetry/metrics.ts'
 import { type App, createApp, createNearestRegions } from '../gateway/app.ts';
 import { reportShadow } from '../gateway/headers.ts';
 import type { Services } from '../gateway/services.ts';
+import { parseKeyPlaces } from '../http/credentials.ts';
 import { createIncidentCounts, createLog, type Log, type LogEvent } from '../http/log.ts';
 import { createTokenVerifier } from '../identity/jwt.ts';
 import { createLimiter } from '../limiter/limiter.ts';
@@ -101,7 +102,13 @@ export function createCore({ config, log, snapshots, callers, onShadow, ...optio
     regionsOf: createNearestRegions(regions, { isDevelopment, now }),
     snapshots,
     limiter,
-    identity: { callers, tokens, ipv6Prefix: config.IPV6_PREFIX, unverified: config.UNVERIFIED },
+    identity: {
+      callers,
+      tokens,
+      keyPlaces: parseKeyPlaces(config.API_KEY_HEADERS),
+      ipv6Prefix: config.IPV6_PREFIX,
+      unverified: config.UNVERIFIED,
+    },
     origin: {
       rateLimitHeaders: config.ORIGIN_RATE_LIMIT_HEADERS,
       costHeader: config.COST_HEADER.toLowerCase(),

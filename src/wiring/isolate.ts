@@ -2,6 +2,7 @@
 
 import { parseWorkerConfig, type WorkerConfig } from '../config/config.ts';
 import { type Bindings, serviceOf } from '../config/variables.ts';
+import { parseKeyPlaces } from '../http/credentials.ts';
 import { createOrigins, type Origins, type OriginsOptions } from '../proxy/origins.ts';
 import { createIsolates } from './core.ts';
 import { createDeployment } from './deployment.ts';
@@ -17,7 +18,11 @@ export const createOriginsOf = (config: WorkerConfig, { env, ...tools }: OriginT
     timeoutMs: config.ORIGIN_TIMEOUT_MS,
     service: (name) => serviceOf(env, name),
     canOverrideHost: config.ENVIRONMENT !== 'development',
-    headers: { overrides: config.OVERRIDE_HEADERS, hidesAccess: config.ADMIN_ACCESS !== undefined },
+    headers: {
+      overrides: config.OVERRIDE_HEADERS,
+      hidesAccess: config.ADMIN_ACCESS !== undefined,
+      keyPlaces: parseKeyPlaces(config.API_KEY_HEADERS),
+    },
     // Two Workers with the same counters are the same Weir.
     identity: config.REGIONS.map(({ url }) => url).join(' '),
   });

@@ -45,7 +45,7 @@ export function nobodysTricks({ madeUpKeys, goodKey, forgedTokens, goodToken }: 
       ],
     ],
     ['a good key in another header', [['X-Api-Token', goodKey]]],
-    ['a good key as a token', [['Authorization', `Bearer ${goodKey}`]]],
+    ['a good key as a token, in quotes', [['Authorization', `Bearer "${goodKey}"`]]],
     ['a good key as a password', [['Authorization', `Basic ${btoa(`key:${goodKey}`)}`]]],
     ['a forged token', [['Authorization', `Bearer ${forged}`]]],
     ['another forged token', [['Authorization', `bearer ${otherForged}`]]],

@@ -6,7 +6,7 @@ import { identify } from '../../src/identity/identity.ts';
 import { useIssuer } from '../identity/issuer.ts';
 import { madeUpKey, useCallers } from '../rules/callers-harness.ts';
 
-const { issueKey, addUser, openIsolate: openDirectory } = useCallers();
+const { issueKey, addUser, wire, openIsolate: openDirectory } = useCallers();
 const { issuer, token, openIsolate: openVerifier } = useIssuer();
 const FROM = { ip: '192.0.2.1', address: '192.0.2.1' };
 
@@ -54,6 +54,39 @@ describe('an API key', () => {
     });
     const neither = await whoByToken('a.b.c', { 'X-API-Key': await madeUpKey() });
     expect(neither).toEqual({ caller: FROM, unverified: 'api-key' });
+  });
+});
+
+describe('the places of an API key', () => {
+  it('are X-API-Key, and for a key of Weir a bearer token, whether or not tokens are read', async () => {
+    const { key, id } = await issueKey();
+    for (const tokens of [undefined, openVerifier()])
+      expect(await who({ Authorization: `Bearer ${key}` }, { tokens })).toEqual({
+        caller: { ...FROM, apiKeyId: id },
+      });
+    const madeUp = { Authorization: `Bearer ${await madeUpKey()}` };
+    expect(await who(madeUp)).toEqual({ caller: FROM, unverified: 'api-key' });
+    const [other] = ['Bearer sk_live_51NbXold-api-key'];
+    expect(await who({ Authorization: other })).toEqual({ caller: FROM });
+    expect(await who({ Authorization: other }, { tokens: openVerifier() })).toEqual({
+      caller: FROM,
+      unverified: 'token',
+    });
+  });
+
+  it('that cannot be read show an invalid key, if they name one of Weir', async () => {
+    const { key } = await issueKey();
+    for (const header of [`Bearer ${key} x`, `Basic YTpi, Bearer ${key}`, `Bearer ${key}, Bearer ${key}`])
+      expect(await who({ Authorization: header })).toEqual({ caller: FROM, unverified: 'api-key' });
+    for (const header of ['Bearer', 'Basic YTpi', 'Digest a=b, Bearer c'])
+      expect(await who({ Authorization: header })).toEqual({ caller: FROM });
+  });
+
+  it('with different keys identify nobody, and nobody is looked up', async () => {
+    const both = { 'X-API-Key': (await issueKey()).key, Authorization: `Bearer ${(await issueKey()).key}` };
+    wire.bodies = [];
+    expect(await who(both)).toEqual({ caller: FROM, hasSeveralKeys: true });
+    expect(wire.bodies).toEqual([]);
   });
 });
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Decision, DegradedDecision } from '../../src/core/decision.ts';
 import { refusal, unknownRegion } from '../../src/gateway/refusals.ts';
+import { parseKeyPlaces } from '../../src/http/credentials.ts';
 import {
   createDecision,
   createResult,
@@ -137,6 +138,24 @@ it('a refusal challenges a caller with an invalid credential', () => {
     refusal({ kind: 'unverified', allowed: false, credential, ...by }).headers.get('WWW-Authenticate');
   expect(challenge('token')).toBe('Bearer error="invalid_token"');
   expect(challenge('api-key')).toBe('ApiKey header="X-API-Key"');
+});
+
+it.each([
+  ['X-Shop-Key, Authorization: Bearer', 'ApiKey header="X-Shop-Key"'],
+  ['Authorization: Bearer sk_, X-API-Key', 'Bearer'],
+  ['Authorization: Basic', 'Basic realm="API"'],
+  ['Authorization: Token', 'Token'],
+  ['Authorization', 'ApiKey header="Authorization"'],
+])('the challenge names the first place for keys: %s', (places, expected) => {
+  const decision = { kind: 'unverified', allowed: false, credential: 'api-key', ...by } as const;
+  const { headers } = refusal(decision, 'GET', parseKeyPlaces(places));
+  expect(headers.get('WWW-Authenticate')).toBe(expected);
+});
+
+it('a refusal of several keys is a 400 without a challenge', async () => {
+  const answer = refusal({ kind: 'unverified', allowed: false, credential: 'several-keys', ...by });
+  expect([answer.status, answer.headers.get('WWW-Authenticate')]).toEqual([400, null]);
+  expect(await bodyOf(answer)).toMatchObject({ code: 'several-keys' });
 });
 
 it.each([

@@ -24,6 +24,7 @@ describe('a pasted curl command', () => {
     ["curl \\\n  -H 'X-API-Key: k-1' \\\n  http://x/a", { method: 'GET', path: '/a', apiKey: 'k-1' }],
     ['curl http://x/a -H "cf-connecting-ip: 10.0.0.1"', { method: 'GET', path: '/a', ip: '10.0.0.1' }],
     [`curl http://x/a -H 'Authorization: Bearer ${jwt}'`, { method: 'GET', path: '/a', userId: 'ada' }],
+    ["curl x/a -H 'Authorization: Bearer weir_k1'", { method: 'GET', path: '/a', apiKey: 'weir_k1' }],
     ["curl http://x/a -H 'Authorization: Bearer opaque'", { method: 'GET', path: '/a' }],
   ])('becomes a request: %s', (text, request) => expect(parseCurl(text)).toEqual(request));
 

@@ -32,7 +32,7 @@ export type Credential = 'api-key' | 'token';
 
 /** A credential that decides: it is invalid, in a deployment that rejects those, or may not be looked up now. */
 export type RefusedCredential =
-  | { readonly kind: 'unverified'; readonly credential: Credential }
+  | { readonly kind: 'unverified'; readonly credential: Credential | 'several-keys' }
   | { readonly kind: 'over-allowance'; readonly credential: Credential; readonly retryAfterMs: number };
 
 export type Plan =
