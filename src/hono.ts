@@ -1,20 +1,31 @@
 // Weir inside another Worker: `app.use(weir())` limits the handlers after it and answers everything under /_weir. See
 // docs/library.md.
-import type { MiddlewareHandler } from 'hono';
+import type { Context, MiddlewareHandler } from 'hono';
+import type { RequestWeir } from './checks/call.ts';
 import type { LibraryOptions } from './config/config.ts';
 import type { LibraryBindings } from './config/variables.ts';
-import type { Caller } from './core/matching/caller.ts';
+import type { AppCaller, Caller } from './core/matching/caller.ts';
 import type { QueuedBatch } from './telemetry/flush.ts';
 import { createCodeIsolates, createLibrary, isolateWithPostgres } from './wiring/library.ts';
 
 export type { TierInCode, WrittenRule } from './authoring/written-rule.ts';
+export type {
+  CheckAnswer,
+  CheckCall,
+  CheckInput,
+  CheckOutcome,
+  CodeChecks,
+  RequestWeir,
+} from './checks/call.ts';
 export type { LibraryOptions, LibraryRegion } from './config/config.ts';
 export type { LibraryBindings } from './config/variables.ts';
-export type { Caller } from './core/matching/caller.ts';
+export type { AppCaller, Caller } from './core/matching/caller.ts';
 
 export interface WeirVariables {
   /** The caller, as far as Weir could verify it. */
   readonly weirCaller: Caller | undefined;
+  /** Checks in code, for the caller of this request or for others. */
+  readonly weir: RequestWeir;
 }
 
 /** What a handler finds in its context. */
@@ -23,20 +34,40 @@ interface HonoEnv<Env extends object> {
   Variables: WeirVariables;
 }
 
-/** With options, rules are in code and only Redis is needed. Without options, rules are in Postgres. */
-export function weir<Env extends object = LibraryBindings>(
-  options?: LibraryOptions<Env>,
-): MiddlewareHandler<HonoEnv<Env>> {
-  const library = options ? createLibrary(createCodeIsolates(options)) : withPostgres;
+/** Who calls, if the app authenticates its callers itself. */
+export interface CallerOption<Bindings extends object, Variables extends object> {
+  /**
+   * Called once for each request that this middleware limits, before Weir decides. Undefined: the app does not know, so
+   * the request counts as if there were no such option. The same happens after an error, which is logged as
+   * `caller-failed`.
+   */
+  readonly caller?: (
+    c: Context<{ Bindings: Bindings; Variables: Variables }>,
+  ) => AppCaller | null | undefined | Promise<AppCaller | null | undefined>;
+}
+
+export type WeirOptions<Env extends object, Variables extends object> = CallerOption<Env, Variables> &
+  (LibraryOptions<Env> | { readonly regions?: undefined; readonly rules?: undefined });
+
+/** With regions and rules, rules are in code and only Redis is needed. Without them, rules are in Postgres. */
+export function weir<
+  Env extends object = LibraryBindings,
+  Variables extends object = Readonly<Record<string, unknown>>,
+>(options: WeirOptions<Env, Variables> = {}): MiddlewareHandler<HonoEnv<Env>> {
+  const library = options.rules ? createLibrary(createCodeIsolates(options)) : withPostgres;
+  const { caller } = options;
   return async (c, next) => {
     let isHandled = false;
-    const handlers = async (caller: Caller | undefined) => {
-      c.set('weirCaller', caller);
+    const handlers = async (found: RequestWeir) => {
+      c.set('weir', found);
+      c.set('weirCaller', found.caller);
       await next();
       isHandled = true;
       return c.res;
     };
-    const asked = { request: c.req.raw, context: c.executionCtx, handlers };
+    // The variables of the app are those that it names in its types.
+    const whoCalls = caller && (() => caller(c as never));
+    const asked = { request: c.req.raw, context: c.executionCtx, handlers, whoCalls };
     const answer = await library((c.env ?? NO_BINDINGS) as Env & LibraryBindings, asked);
     // Hono adds the headers of an earlier answer to the new one. For a refusal that is right. An answer of the handlers
     // already has these headers, so it replaces the earlier answer.

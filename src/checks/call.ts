@@ -1,6 +1,6 @@
 // A call of checks: its input and its answer, how the input is read, and how the rules and subjects that it names become
 // checks for the limiter.
-import { type Caller, UNKNOWN_CALLER } from '../core/matching/caller.ts';
+import { type Caller, subjectOf, UNKNOWN_CALLER } from '../core/matching/caller.ts';
 import { countedIp } from '../core/matching/ip.ts';
 import { planMatches, type RuleCheck } from '../core/matching/plan.ts';
 import { LARGEST_COST, type Scope } from '../core/matching/rule.ts';
@@ -33,7 +33,7 @@ export interface CheckInput {
   readonly policy?: string | undefined;
   /**
    * Who is counted: an IP, or the id of a user, tenant or API key, by the scope of the rule. Leave the subject out if
-   * the scope is global.
+   * the scope is global, or in a handler, to count the caller of the request as the rule counts it.
    */
   readonly subject?: string | undefined;
   /** If left out, the rule's own cost. */
@@ -174,6 +174,22 @@ function readOrThrow<T>(shape: Shape<T>, value: unknown, at = '#'): T {
   return found;
 }
 
+/** Checks in code: the same calls and answers as by HTTP, without HTTP and without a token. */
+export interface CodeChecks {
+  /** Throws if the call is invalid; the message says why. A denial is an answer, not an error. */
+  check(call: CheckCall): Promise<CheckAnswer>;
+  /** Gives back all charges of a check, once. */
+  refund(id: string): Promise<void>;
+  /** Brings all charges of a check to the real cost, once. */
+  settle(id: string, cost: number): Promise<void>;
+}
+
+/** What a handler gets. A check without a subject counts the caller of its request. */
+export interface RequestWeir extends CodeChecks {
+  /** The caller, as far as Weir could verify it, or as the app has named it. */
+  readonly caller: Caller | undefined;
+}
+
 /** A check, and the subject as the service wrote it and as rules count it. */
 export interface PlannedCheck {
   readonly check: RuleCheck;
@@ -182,6 +198,8 @@ export interface PlannedCheck {
 }
 
 export interface CheckPlanOptions {
+  /** Whom a check without a subject counts. Undefined: such a check needs a rule of scope global. */
+  readonly caller?: Caller | undefined;
   readonly ipv6Prefix: number;
   readonly nowMs: number;
   readonly seatId: () => string;
@@ -227,7 +245,10 @@ async function planOne(
   if (problem !== undefined) refuseField(`/${field}`, problem);
   if (!named || problem !== undefined) return [];
   const { scope, validFromMs, validUntilMs } = named.rule;
-  const caller = callerOf(scope, { subject, tier: one.tier }, ipv6Prefix);
+  const ofRequest = subject === undefined ? options.caller : undefined;
+  const caller = ofRequest
+    ? { ...ofRequest, tier: one.tier ?? ofRequest.tier }
+    : callerOf(scope, { subject, tier: one.tier }, ipv6Prefix);
   if (typeof caller === 'string') refuseField('/subject', caller);
   const isInForce = (validFromMs ?? nowMs) <= nowMs && (validUntilMs === null || nowMs < validUntilMs);
   if (typeof caller === 'string' || !isInForce) return [];
@@ -235,8 +256,9 @@ async function planOne(
     const limit = snapshot.limitOf(counter, caller, nowMs);
     return limit === null ? [] : [{ rule: checkedRule(counter), ...limit, cost: cost ?? counter.cost }];
   });
-  const checks = await planMatches(snapshot, matches, { caller, matchPath: '/', method: 'GET', ...options });
-  return checks.map((check) => ({ check, subject, caller }));
+  const checks = await planMatches(snapshot, matches, { ...options, caller, matchPath: '/', method: 'GET' });
+  const counted = ofRequest && scope !== 'global' ? subjectOf(scope, caller).id : subject;
+  return checks.map((check) => ({ check, subject: counted, caller }));
 }
 
 const checkedRules = new WeakMap<CompiledRule, CompiledRule>();

@@ -24,7 +24,7 @@
 
 import { type Decision, decisiveResult, delayOf, denyingResults, resultsOf } from '../core/decision.ts';
 import { digest, randomId, toBase64Url } from '../core/digest.ts';
-import { idsOf } from '../core/matching/caller.ts';
+import { type Caller, idsOf } from '../core/matching/caller.ts';
 import { ownIdOf, type RuleCheck } from '../core/matching/plan.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import type { CheckRecords } from '../core/ports/region.ts';
@@ -83,6 +83,8 @@ export interface CheckContext {
   readonly afterResponse: AfterResponse;
   /** The header with an idempotency key. It applies if the call names no key. */
   readonly keyHeader?: string | null;
+  /** Whom a check without a subject counts. */
+  readonly caller?: Caller | undefined;
 }
 
 /** All methods take what a service has sent, and throw a ProblemError that says what is wrong with it. */
@@ -118,14 +120,17 @@ export function createChecks(services: Services) {
     return records;
   };
 
-  const decide = async (call: ReadCall, { regions, afterResponse }: CheckContext): Promise<CheckAnswer> => {
+  const decide = async (
+    call: ReadCall,
+    { regions, afterResponse, caller }: CheckContext,
+  ): Promise<CheckAnswer> => {
     const startedAtMs = telemetry.clockMs();
     const ledger = createLedger((error) => log.error('charge-not-settled', error));
     const operation = call.isPeek ? 'peek' : 'take';
     const request = { regions, operation, ledger, afterResponse } as const;
     let planned: readonly PlannedCheck[] = [];
     const decision = await decideBy(request, async ({ snapshot }) => {
-      const options = { ipv6Prefix: services.identity.ipv6Prefix, nowMs: now(), seatId: randomId };
+      const options = { ipv6Prefix: services.identity.ipv6Prefix, caller, nowMs: now(), seatId: randomId };
       const { checks, errors } = await planChecks(snapshot, call, options);
       if (errors.length > 0) throw new DoesNotFit(snapshot, errors);
       planned = checks;
@@ -201,7 +206,11 @@ export function createChecks(services: Services) {
   /** The first call decides and stores its answer for the repeats. */
   const decideOnce = async (key: string, call: ReadCall, asked: CheckContext): Promise<CheckAnswer> => {
     const name = `key:${toBase64Url(await digest('SHA-256', key))}`;
-    const said = toBase64Url(await digest('SHA-256', JSON.stringify([call.checks, call.isPeek])));
+    // Without a subject, the same call of another caller is another call.
+    const by = call.checks.some(({ subject }) => subject === undefined) && asked.caller;
+    const said = toBase64Url(
+      await digest('SHA-256', JSON.stringify([call.checks, call.isPeek, ...(by ? [nameOf(by)] : [])])),
+    );
     const records = recordsOf(name);
     const known = await available(() =>
       records.claim(name, `${said} ${PENDING}`, AbortSignal.timeout(deadlineMs)),
@@ -275,6 +284,12 @@ export function createChecks(services: Services) {
       await bringToCost(id, cost, asked);
     },
   };
+}
+
+/** An address may change between two calls of one user. */
+function nameOf(caller: Caller): unknown {
+  const ids = Object.values(idsOf(caller));
+  return ids.some((id) => id !== '') ? ids : caller.ip;
 }
 
 // Whose usage the charges of a call are. One call can have checks of several subjects, and several checks of one.

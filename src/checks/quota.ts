@@ -9,7 +9,7 @@ import type { AfterResponse } from '../core/ports/telemetry.ts';
 import { createFairBudget } from '../core/time.ts';
 import { incidentOf, setIncidentHeaders } from '../gateway/headers.ts';
 import { REDUCED_RETRY_SECONDS, refusal, unknownRegion } from '../gateway/refusals.ts';
-import type { Services } from '../gateway/services.ts';
+import type { AppBehind, Services } from '../gateway/services.ts';
 import { readClientRequest } from '../http/guard.ts';
 import { problem } from '../http/problem.ts';
 import { type Identity, identify, planByIdentity } from '../identity/identity.ts';
@@ -78,14 +78,20 @@ export function createQuota(services: Services) {
     return answer;
   };
 
-  return async (request: Request, afterResponse: AfterResponse): Promise<Response> => {
+  return async (
+    request: Request,
+    afterResponse: AfterResponse,
+    named?: AppBehind['named'],
+  ): Promise<Response> => {
     if (request.method !== 'GET' && request.method !== 'HEAD')
       return problem(NOT_READ, { Allow: 'GET, HEAD' });
     const regions = services.regionsOf(request);
     if (!regions) return unknownRegion(services.regions);
+    const client = readClientRequest(request);
+    const from = named ? await named(client) : client;
     const deadline = createDeadline(services.deadlineMs, now);
     const how = { ...services.identity, afterResponse, deadline };
-    const whoCalls = () => identify(readClientRequest(request), how);
+    const whoCalls = () => identify(from, how);
     const identity = await whoCalls();
     const known = kept.get(keyOf(identity, regions), now());
     if (known !== undefined) return toResponse(known);

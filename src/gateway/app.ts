@@ -13,15 +13,14 @@ import { HOP_HEADER } from '../proxy/headers.ts';
 import { type GatewayRequest, handleGateway, passUncounted } from './gateway.ts';
 import { createInternalRoutes, nothingHere } from './internal-routes.ts';
 import { unknownRegion } from './refusals.ts';
-import type { Services } from './services.ts';
+import type { AppBehind, Services } from './services.ts';
 
 export interface App {
-  /** `next` replaces the origin: the middleware passes requests on to its own app. */
-  fetch(request: Request, context: ExecutionContext, next?: Next): Response | Promise<Response>;
+  fetch(request: Request, context: ExecutionContext, behind?: AppBehind): Response | Promise<Response>;
 }
 
-type Next = GatewayRequest['next'];
-type Env = { Bindings: { readonly next: Next } };
+type Env = { Bindings: AppBehind };
+const NOTHING_BEHIND: AppBehind = {};
 
 export function createApp(services: Services): App {
   // Routes match the path as the client spelled it, because ids in it may be in upper case. Other spellings of Weir's
@@ -37,7 +36,7 @@ export function createApp(services: Services): App {
       return passPlainly(services, c.req.raw, c.env.next);
     }
     if (asked instanceof Response) return asked;
-    return asked.isFirst ? handleGateway(asked) : unlessLoop(asked);
+    return c.env.named ? decideNamed(asked, c.env.named) : decide(asked);
   });
   app.onError((error, c) => {
     // A request to Weir itself must never reach an origin, nor an app that Weir is the middleware of.
@@ -45,8 +44,17 @@ export function createApp(services: Services): App {
     reportBug(services.log, error);
     return somethingWrong();
   });
-  return { fetch: (request, context, next) => app.fetch(request, { next }, context) };
+  return { fetch: (request, context, behind = NOTHING_BEHIND) => app.fetch(request, behind, context) };
 }
+
+const decide = (asked: GatewayRequest): Promise<Response> =>
+  asked.isFirst ? handleGateway(asked) : unlessLoop(asked);
+
+/** Asks the app who calls, before the time of the decision begins. */
+const decideNamed = async (
+  asked: GatewayRequest,
+  named: NonNullable<AppBehind['named']>,
+): Promise<Response> => decide({ ...asked, request: await named(asked.request) });
 
 /** For a request that a Weir has forwarded: refuses the request if it runs in a loop. */
 async function unlessLoop(asked: GatewayRequest): Promise<Response> {
@@ -85,7 +93,7 @@ function readRequest(services: Services, c: Context<Env>): GatewayRequest | Resp
 export function passPlainly(
   services: Pick<Services, 'log' | 'origins' | 'adminHost'>,
   raw: Request,
-  next?: Next,
+  next?: AppBehind['next'],
 ): Response | Promise<Response> {
   const { url, method, headers } = raw;
   // Not by `readClientRequest`, because it may be what has failed.

@@ -46,7 +46,7 @@ import { clientGone, type ProxyResult } from '../proxy/proxy.ts';
 import { incidentOf, report, setDecisionHeaders, setIncidentHeaders } from './headers.ts';
 import { notPassedOn, plainRefusal, refusal } from './refusals.ts';
 import { holdWhileOpen, waitForTurn } from './seats.ts';
-import type { GatewayServices } from './services.ts';
+import type { AppBehind, GatewayServices } from './services.ts';
 
 /** What it takes to pass a request on. */
 export interface PassableRequest extends Omit<RoutedPath, 'route'> {
@@ -57,7 +57,7 @@ export interface PassableRequest extends Omit<RoutedPath, 'route'> {
   /** No other Weir has forwarded the request before. */
   readonly isFirst: boolean;
   /** The rest of the app, if Weir is its middleware. Undefined: Weir forwards the request to an origin. */
-  readonly next?: ((caller: Caller | undefined) => Promise<ProxyResult>) | undefined;
+  readonly next?: AppBehind['next'] | undefined;
 }
 
 export interface GatewayRequest extends PassableRequest {
@@ -221,11 +221,13 @@ function countDecision({ asked, decision, incident, route, caller, startedAtMs }
 
 const forward = (
   { services, request, next, path, query, isFirst }: PassableRequest,
-  { caller, route }: Pick<Verdict, 'caller' | 'route'>,
+  verdict: Verdict | { readonly caller: undefined; readonly route: Verdict['route'] },
   outlivesClientMs?: number,
-): Promise<ProxyResult> =>
-  next?.(caller) ??
-  services.origins.forward(request, { path, query, route, isFirst, caller, outlivesClientMs });
+): Promise<ProxyResult> => {
+  const { caller, route } = verdict;
+  if (next) return next(caller, (headers) => 'decision' in verdict && setHeaders(verdict, { headers }));
+  return services.origins.forward(request, { path, query, route, isFirst, caller, outlivesClientMs });
+};
 
 /**
  * Cloudflare's own answers when it cannot connect to an origin: refused, unreachable, no TLS, no name. Only these prove
@@ -298,7 +300,7 @@ function settle({ asked, ledger }: Verdict, { cost, isRefunded }: ReturnType<typ
 
 // The answer to the client.
 
-function setHeaders({ asked, decision, incident }: Verdict, { headers }: Response): void {
+function setHeaders({ asked, decision, incident }: Verdict, { headers }: Pick<Response, 'headers'>): void {
   if (incident && asked.services.showsDegraded) setIncidentHeaders(headers, incident);
   setDecisionHeaders(headers, decision, asked.services);
 }

@@ -10,7 +10,9 @@ import { OWN_PREFIX } from '../core/matching/resource.ts';
 import { hasAdminCredentials, sessionCookieOf } from '../http/credentials.ts';
 import { runAfterResponse } from '../http/guard.ts';
 import { problem } from '../http/problem.ts';
-import type { Services } from './services.ts';
+import type { AppBehind, Services } from './services.ts';
+
+type Env = { Bindings: AppBehind };
 
 // Limits requests to Weir's own paths. They are public, and some cost calls to Redis, KV or Postgres. The isolate
 // counts each address in memory, before it does anything else.
@@ -44,8 +46,8 @@ const tooMany = (waitMs: number) =>
     'retry-after': Math.max(1, Math.ceil(waitMs / 1_000)),
   });
 
-export function createInternalRoutes(services: Services): Hono {
-  const app = new Hono();
+export function createInternalRoutes(services: Services): Hono<Env> {
+  const app = new Hono<Env>();
   const load = () => import('./internal-handlers.ts');
   const health = lazyModule(load, ({ createHealth }) => createHealth(services));
   const quota = lazyModule(load, ({ createQuota }) => createQuota(services));
@@ -79,8 +81,8 @@ export function createInternalRoutes(services: Services): Hono {
     '/metrics',
     async ({ req: { raw } }) => (await services.adminRefusal(raw)) ?? services.metrics(raw),
   );
-  const answerBy = (handler: typeof quota | typeof check) => async (c: Context) =>
-    (await handler())(c.req.raw, (work) => runAfterResponse(services.log, c, work));
+  const answerBy = (handler: typeof quota | typeof check) => async (c: Context<Env>) =>
+    (await handler())(c.req.raw, (work) => runAfterResponse(services.log, c, work), c.env.named);
   app.all('/quota', answerBy(quota));
   app.all('/check', answerBy(check));
   app.all('/check/*', answerBy(check));

@@ -1,15 +1,18 @@
 // The interfaces that the HTTP side needs. wiring/isolate.ts provides the real parts.
 import type { ExecutionContext } from 'hono';
 import type { CheckOptions } from '../checks/checks.ts';
+import type { Caller } from '../core/matching/caller.ts';
 import type { AttemptGuard } from '../core/ports/callers.ts';
 import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
 import type { Telemetry } from '../core/ports/telemetry.ts';
+import type { ClientRequest } from '../http/guard.ts';
 import type { IncidentCounts, Log } from '../http/log.ts';
 import type { IdentityOptions } from '../identity/identity.ts';
 import type { Limiter } from '../limiter/limiter.ts';
 import type { Regions } from '../limiter/region.ts';
 import type { OriginHeaderPolicy } from '../proxy/headers.ts';
 import type { Origins } from '../proxy/origins.ts';
+import type { ProxyResult } from '../proxy/proxy.ts';
 
 /** What the way of a request needs. */
 export interface GatewayServices {
@@ -57,4 +60,15 @@ export interface Services extends GatewayServices {
   readonly metrics: (request: Request) => Promise<Response>;
   /** Resolves if Postgres answers. Undefined if there is none. */
   readonly pingDatabase: ((signal: AbortSignal) => Promise<void>) | undefined;
+}
+
+/** The app that Weir is the middleware of. */
+export interface AppBehind {
+  /** Takes the place of the origin. `setHeaders` adds what the decision says to clients. */
+  readonly next?: (
+    caller: Caller | undefined,
+    setHeaders: (headers: Headers) => void,
+  ) => Promise<ProxyResult>;
+  /** The request with the caller that the app names, if it names one. Never rejects. */
+  readonly named?: ((request: ClientRequest) => Promise<ClientRequest>) | undefined;
 }

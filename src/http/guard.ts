@@ -1,6 +1,7 @@
 // A request as the client sent it, and where failures of Weir's own work end. Weir decides, reports, counts and sets
 // headers besides passing requests on. If any of that fails, the log gets the error, and the request goes on without it.
 // A denied request stays denied.
+import type { NamedCaller } from '../core/ports/callers.ts';
 import type { Log } from './log.ts';
 
 /**
@@ -14,6 +15,8 @@ export interface ClientRequest {
   readonly headers: Headers;
   /** `CF-Connecting-IP`: the address that Cloudflare names. */
   readonly connectingIp: string | null;
+  /** The app around Weir says who calls, so credentials in the request play no part. */
+  readonly named?: NamedCaller | undefined;
 }
 
 export function readClientRequest(raw: Request): ClientRequest {

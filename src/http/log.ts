@@ -3,6 +3,7 @@
 
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { Incident } from '../core/decision.ts';
+import { CallerError } from '../core/matching/caller.ts';
 import { CounterStoreError } from '../core/ports/region.ts';
 import type { BreakerState } from '../core/regions/breaker.ts';
 import { isRecent } from '../core/time.ts';
@@ -18,6 +19,7 @@ export const LOG_EVENTS = [
   'charge-not-settled',
   'snapshot-unreadable',
   'caller-unknown',
+  'caller-failed',
   'token-unverified',
   'published',
   'publish-incomplete',
@@ -85,11 +87,12 @@ export function createLog(now: () => number, write: (line: string) => void): Log
 const nameOf = (error: unknown): string => (error instanceof Error ? error.name : typeof error);
 
 /** These errors are known to hold nothing secret. */
-const failureOf = (error: unknown) =>
-  error instanceof CounterStoreError && {
-    failure: error.failure,
-    ...(error.failure === 'script-failed' && { said: error.message }),
-  };
+const failureOf = (error: unknown) => {
+  if (error instanceof CallerError) return { said: error.message };
+  if (!(error instanceof CounterStoreError)) return undefined;
+  const { failure, message } = error;
+  return { failure, ...(failure === 'script-failed' && { said: message }) };
+};
 
 /** The stack without the message: the message can quote anything, over several lines. Innermost frame first. */
 function framesOf(error: unknown): string[] {

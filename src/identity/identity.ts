@@ -1,4 +1,5 @@
-// Finds out who sends a request: the address that Cloudflare names, and the API key or user token if it is valid.
+// Finds out who sends a request: the address that Cloudflare names, and the API key or user token if it is valid. If the
+// app around Weir names the caller, credentials play no part.
 // A credential that is not valid identifies nobody: the request counts against the IP. A credential that Weir may not
 // look up now is refused: otherwise anybody could turn a known caller into an unknown one.
 
@@ -10,9 +11,10 @@ import {
   type CallerDirectory,
   type CallerRecord,
   type LookUpResult,
+  type StoreAnswer,
   type TokenVerifier,
   UNAVAILABLE,
-  type VerifiedUser,
+  type Unavailable,
 } from '../core/ports/callers.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
 import {
@@ -37,7 +39,7 @@ export interface IdentityOptions {
 }
 
 /** The parts of a request that can identify its caller. */
-type Sent = Pick<ClientRequest, 'headers' | 'connectingIp'>;
+type Sent = Pick<ClientRequest, 'headers' | 'connectingIp' | 'named'>;
 
 export type Address = Pick<Caller, 'ip' | 'address'>;
 
@@ -58,7 +60,7 @@ export interface Identity {
 export async function identify(request: Sent, options: IdentityOptions): Promise<Identity> {
   const from = addressOf(request, options);
   const shown = shownIn(request, options);
-  return identityOf(from, await lookUpShown(shown, from, options), shown);
+  return identityOf(from, await lookUpShown(shown, from, { ...options, named: request.named }), shown);
 }
 
 /** Asks neither KV nor Postgres. Undefined if memory does not know the caller. */
@@ -68,19 +70,21 @@ export async function identifyFromMemory(
 ): Promise<Identity | undefined> {
   const from = addressOf(request, options);
   const shown = shownIn(request, options);
-  const results = await lookUpShown(shown, from, { ...options, memoryOnly: true });
+  const results = await lookUpShown(shown, from, { ...options, named: request.named, memoryOnly: true });
   const isKnown = results.key?.kind !== 'not-asked' && results.user?.kind !== 'not-asked';
   return isKnown ? identityOf(from, results, shown) : undefined;
 }
 
+/** What the app around Weir says counts as a verified token. */
 const shownIn = (
-  { headers }: Pick<Sent, 'headers'>,
+  { headers, named }: Pick<Sent, 'headers' | 'named'>,
   { tokens, keyPlaces = DEFAULT_KEY_PLACES }: Pick<IdentityOptions, 'tokens' | 'keyPlaces'>,
-): ShownCredentials | undefined => credentialsIn(headers, keyPlaces, tokens !== undefined);
+): ShownCredentials | undefined =>
+  named ? { token: '' } : credentialsIn(headers, keyPlaces, tokens !== undefined);
 
-/** Whether the client shows any credential. */
+/** Whether the client shows any credential, or the app around Weir names the caller. */
 export const hasCredential = (
-  request: Pick<Sent, 'headers'>,
+  request: Pick<Sent, 'headers' | 'named'>,
   options: Pick<IdentityOptions, 'tokens' | 'keyPlaces'>,
 ): boolean => shownIn(request, options) !== undefined;
 
@@ -112,7 +116,7 @@ export function planByIdentity(
 /** What Weir knows about the credentials of a request. Undefined: the client has not shown it, or need not be asked. */
 interface Results {
   key?: LookUpResult<CallerRecord> | undefined;
-  token?: Awaited<ReturnType<TokenVerifier['verify']>> | undefined;
+  token?: StoreAnswer<CallerRecord> | Unavailable | undefined;
   /** The row of the token's user, for what the token does not say. */
   user?: LookUpResult<CallerRecord> | undefined;
 }
@@ -121,22 +125,24 @@ interface Results {
 async function lookUpShown(
   shown: ShownCredentials | undefined,
   { ip }: Address,
-  options: IdentityOptions & { readonly memoryOnly?: boolean },
+  options: IdentityOptions & { readonly memoryOnly?: boolean; readonly named: Sent['named'] },
 ): Promise<Results> {
   const results: Results = {};
   if (!shown || shown.hasSeveralKeys) return results;
   const { key, token } = shown;
   if (key !== undefined) results.key = UNAVAILABLE;
   if (token !== undefined) results.token = UNAVAILABLE;
-  const { callers, tokens, afterResponse, memoryOnly } = options;
+  const { callers, tokens, afterResponse, memoryOnly, named } = options;
   const how = { ip, afterResponse, memoryOnly };
   const askKey = async () => {
     if (key !== undefined) results.key = await callers.ofApiKey(key, how);
   };
   const askToken = async () => {
-    if (token !== undefined) results.token = await tokens?.verify(token, afterResponse);
+    if (named) results.token = { kind: 'found', record: named };
+    else if (token !== undefined) results.token = await tokens?.verify(token, afterResponse);
     if (results.token?.kind !== 'found') return;
     const { userId, tier, tenantId } = results.token.record;
+    if (userId === undefined || named?.needsRow === false) return;
     if (tier !== undefined && tenantId !== undefined) return;
     results.user = UNAVAILABLE;
     results.user = await callers.ofUser(userId, how);
@@ -175,10 +181,11 @@ const refusedFor = (credential: Credential, result: Results['key']) =>
   result?.kind === 'over-allowance' ? { credential, retryAfterMs: result.retryAfterMs } : undefined;
 
 /** The user's row has the tier and the tenant that the token does not name. */
-function userOf(user: VerifiedUser, row: Results['user']): CallerRecord {
+function userOf(user: CallerRecord, row: Results['user']): CallerRecord {
   const record = row?.kind === 'found' ? row.record : undefined;
   return {
     userId: user.userId,
+    apiKeyId: user.apiKeyId,
     tenantId: user.tenantId ?? record?.tenantId,
     tier: user.tier ?? record?.tier,
     claims: user.claims,

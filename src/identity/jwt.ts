@@ -143,7 +143,7 @@ const OF_THE_TOKEN: readonly string[] = ['exp', 'iat', 'nbf', 'jti', 'aud', 'iss
 /** Results are kept in memory, so only the first claims are kept. */
 const MAX_CLAIMS = 32;
 
-function namesIn(claims: JWTPayload): Claims {
+export function namesIn(claims: Readonly<Record<string, unknown>>): Claims {
   const kept = Object.keys(claims)
     .filter((claim) => !OF_THE_TOKEN.includes(claim))
     .flatMap((claim) => {
@@ -158,7 +158,10 @@ function namesIn(claims: JWTPayload): Claims {
  * A digest loses halves of surrogate pairs and digits beyond a number's precision. A loss could make one user pass for
  * another.
  */
-function nameIn(claims: JWTPayload, claim: string | undefined): string | undefined {
+export function nameIn(
+  claims: Readonly<Record<string, unknown>>,
+  claim: string | undefined,
+): string | undefined {
   if (claim === undefined || !Object.hasOwn(claims, claim)) return undefined;
   const value = claims[claim];
   const name = Number.isSafeInteger(value) ? String(value) : value;

@@ -92,7 +92,7 @@ function openIsolate({ adminHost }: Pick<Services, 'adminHost'> = {}) {
       new Request(`https://weir.test/_weir${path}`, {
         headers: { 'CF-Connecting-IP': ip, ...(authorization && { Authorization: authorization }) },
       }),
-      undefined,
+      {},
       context,
     );
   const statuses = async (count: number, path: string, asked?: Ask) => {

@@ -31,6 +31,25 @@ export const idsOf = ({ tenantId = '', userId = '', apiKeyId = '' }: Caller): Ca
   apiKeyId,
 });
 
+/**
+ * Whom an app names as its caller, because it has authenticated the caller itself. Null: there is none. Left out: the
+ * row of the user may have it.
+ */
+export interface AppCaller {
+  readonly userId?: string | number | null | undefined;
+  /** The id of a key, not the key. Capitals count as small letters. */
+  readonly apiKeyId?: string | null | undefined;
+  readonly tenantId?: string | number | null | undefined;
+  readonly tier?: string | null | undefined;
+  /** Rules can count by these, as by the claims of a token. */
+  readonly claims?: Readonly<Record<string, unknown>> | null | undefined;
+}
+
+/** An app names a caller that rules cannot count. The message quotes nothing that the app has said. */
+export class CallerError extends Error {
+  override readonly name = 'CallerError';
+}
+
 /** Claims of a token: names and short texts. */
 export type Claims = Readonly<Record<string, string>>;
 

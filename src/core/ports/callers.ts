@@ -16,6 +16,12 @@ export interface CallerRecord {
   readonly expiresAtMs?: number | undefined;
 }
 
+/** A caller that the app around Weir has named. */
+export interface NamedCaller extends CallerRecord {
+  /** The row of the user may have a tier or tenant that the app has left out. */
+  readonly needsRow: boolean;
+}
+
 /**
  * The answer to the question whose credential it is. "There is none", "could not ask", "was not asked" and "may not ask
  * now" lead to different decisions, so each has its own kind, and none of them is `null` or `undefined`.
