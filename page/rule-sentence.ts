@@ -34,6 +34,7 @@ export interface RuleBody extends LimitFields {
   readonly methods?: readonly string[] | undefined;
   readonly scope?: string | undefined;
   readonly tiers?: readonly string[] | undefined;
+  readonly tenants?: readonly string[] | undefined;
   readonly subjects?: readonly string[] | undefined;
   readonly algorithm?: string | null | undefined;
   readonly burst?: number | null | undefined;
@@ -54,10 +55,11 @@ const WHO: Readonly<Record<string, string>> = {
   user: 'Each user',
   apiKey: 'Each API key',
   ip: 'Each IP address',
+  all: 'Every caller',
 };
 
 export function sentenceOf(rule: RuleBody): string {
-  const start = `${whoOf(rule)}${tiersOf(rule)}`;
+  const start = `${whoOf(rule)}${tenantsOf(rule)}${tiersOf(rule)}`;
   const sentence = `${start} ${effectOf(rule)}`;
   return [rule.enabled === false ? 'Switched off:' : '', sentence, percentOf(rule), timeOf(rule)]
     .filter(Boolean)
@@ -68,7 +70,7 @@ function effectOf(rule: RuleBody): string {
   const where = `${methodsOf(rule)} to ${resourcesOf(rule)}`;
   if (rule.action === 'allow') return `may send any number of ${where}: broader rules do not apply there.`;
   if (rule.action === 'multiply')
-    return `has ${rule.times ?? '…'} times what rules of this scope allow for ${where}.`;
+    return `has ${rule.times ?? '…'} times what rules of ${rule.scope === 'all' ? 'all scopes' : 'this scope'} allow for ${where}.`;
   return `may send ${where}: ${limitsOf(rule)}; ${consequenceOf(rule)}.`;
 }
 
@@ -77,6 +79,8 @@ const whoOf = ({ subjects = [], scope = '' }: RuleBody) =>
     ? `${subjects.length > 1 ? 'Each of ' : ''}${some(subjects)}`
     : (WHO[scope] ?? 'Each …');
 
+const tenantsOf = ({ tenants = [] }: RuleBody) =>
+  tenants.length > 0 ? ` of tenant ${tenants.length > 3 ? some(tenants) : tenants.join(' or ')}` : '';
 const tiersOf = ({ tiers = [] }: RuleBody) => (tiers.length > 0 ? ` of tier ${tiers.join(' or ')}` : '');
 const methodsOf = ({ methods = [] }: RuleBody) =>
   methods.length > 0 ? `${methods.join(' and ')} requests` : 'requests';

@@ -41,7 +41,7 @@ export const MAIN_FIELDS: readonly RuleField[] = [
     hint: '/login, /users/:id, /api/* or /*',
   },
   { name: 'methods', label: 'Methods', kind: 'list', hint: 'None: every method' },
-  { name: 'scope', label: 'Counted by', kind: ['ip', 'user', 'apiKey', 'tenant', 'global'] },
+  { name: 'scope', label: 'Counted by', kind: ['ip', 'user', 'apiKey', 'tenant', 'global', 'all'] },
   { name: 'algorithm', label: 'Algorithm', kind: ALGORITHMS },
   { name: 'limit', label: 'Limit', kind: 'number', bounds: { min: 1, max: MAX_LIMIT }, empty: null },
   { name: 'windowSeconds', label: 'Window in seconds', kind: 'number', bounds: SECONDS, empty: null },
@@ -65,6 +65,7 @@ export const MAIN_FIELDS: readonly RuleField[] = [
 
 export const MORE_FIELDS: readonly RuleField[] = [
   { name: 'tiers', label: 'Only these tiers', kind: 'list' },
+  { name: 'tenants', label: 'Only these tenants', kind: 'list', hint: 'Whatever the rule counts by' },
   { name: 'subjects', label: 'Only these subjects', kind: 'list', hint: 'Makes it an override' },
   {
     name: 'priority',

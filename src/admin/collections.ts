@@ -7,7 +7,7 @@ import { normalizeHost } from '../authoring/route-schema.ts';
 import { unknownRegions } from '../authoring/rule-problems.ts';
 import { ALGORITHM_IDS } from '../core/counting/algorithms/registry.ts';
 import { originProblemHere } from '../core/matching/origin-routes.ts';
-import { LISTED_KINDS, LISTS, SCOPES, type SharesByRegion } from '../core/matching/rule.ts';
+import { LISTED_KINDS, LISTS, RULE_SCOPES, type SharesByRegion } from '../core/matching/rule.ts';
 import { invalidBody } from '../http/internal-requests.ts';
 import {
   API_KEY_RANDOM_BYTES,
@@ -63,7 +63,7 @@ export const RULES: Collection = {
   // In the order of creation, which cannot change between two pages. A priority can.
   order: [rules.ordinal, rules.id],
   filters: {
-    scope: equals(rules.scope, z.enum(SCOPES)),
+    scope: equals(rules.scope, z.enum(RULE_SCOPES)),
     algorithm: equals(rules.algorithm, z.enum(ALGORITHM_IDS)),
     enabled: isOn(rules.enabled),
     resource: filter(
@@ -71,6 +71,7 @@ export const RULES: Collection = {
       (resource) => sql`(${rules.resource} = ${resource} or ${resource} = any(${rules.resources}))`,
     ),
     tier: filter('Rules that name this tier.', (tier) => sql`${tier} = any(${rules.tiers})`),
+    tenant: filter('Rules that name this tenant.', (tenant) => sql`${tenant} = any(${rules.tenants})`),
     q: contains('the name', rules.name),
   },
   fits: {

@@ -63,8 +63,8 @@ function findWinners(
   for (const [rank, rule] of ranked.entries()) {
     const winners = new Set<Rule>();
     // The slot holds only better rules. If one of them wins a kind of request, this rule never gets it.
-    const isNeverBest = kindsOf(rule, tiers).every(({ method, subject, tier }) => {
-      const caller = callerOf(rule, subject);
+    const isNeverBest = kindsOf(rule, tiers).every(({ method, subject, tenant, tier }) => {
+      const caller = callerOf(rule, subject, tenant);
       const winner = bestOf(slot, { method, caller, nowMs: 0 }, tier);
       const known = winner && ruleOf.get(winner.rule.id);
       if (known) winners.add(known);
@@ -80,30 +80,38 @@ function findWinners(
 interface Kind {
   readonly method: string;
   readonly subject: string | undefined;
+  readonly tenant: string | undefined;
   readonly tier: string | undefined;
 }
 
-/** The kinds of requests that a rule applies to: one for each combination of its methods, subjects and tiers. */
+/** The kinds of requests that a rule applies to: one for each combination of its methods, subjects, tenants and tiers. */
 function kindsOf(rule: Rule, tiers: readonly Tier[]): Kind[] {
   const methods = methodsOf(rule);
   const hasDefault = tiers.some(({ isDefault }) => isDefault);
   const everyTier = [...tiers.map(({ name }) => name), ...(hasDefault ? [] : [undefined])];
   const ofMethods = methods.length > 0 ? methods : [EVERY_METHOD];
   const ofSubjects = rule.subjects.length > 0 ? rule.subjects.map(someoneLike) : [undefined];
+  const ofTenants = rule.tenants.length > 0 ? rule.tenants.map(someoneLike) : [undefined];
   const ofTiers = rule.tiers.length > 0 ? rule.tiers : everyTier;
-  if (ofMethods.length * ofSubjects.length * ofTiers.length > MAX_KINDS)
-    return [{ method: EVERY_METHOD, subject: undefined, tier: undefined }];
+  if (ofMethods.length * ofSubjects.length * ofTenants.length * ofTiers.length > MAX_KINDS)
+    return [{ method: EVERY_METHOD, subject: undefined, tenant: undefined, tier: undefined }];
   return ofMethods.flatMap((method) =>
-    ofSubjects.flatMap((subject) => ofTiers.map((tier) => ({ method, subject, tier }))),
+    ofSubjects.flatMap((subject) =>
+      ofTenants.flatMap((tenant) => ofTiers.map((tier) => ({ method, subject, tenant, tier }))),
+    ),
   );
 }
 
 /** For a pattern: a matching name that no override spells out. */
 const someoneLike = (subject: string): string => (isPattern(subject) ? `${prefixOf(subject)}\0` : subject);
 
-/** A caller with that id in the rule's scope. */
-function callerOf({ scope }: Rule, subject: string | undefined): Caller {
-  const ids = { tenantId: subject, userId: subject, apiKeyId: subject };
+/** A caller with that id in the rule's scope, of that tenant. */
+function callerOf({ scope }: Rule, subject: string | undefined, tenant: string | undefined): Caller {
+  const ids = {
+    tenantId: scope === 'tenant' ? (subject ?? tenant) : tenant,
+    userId: subject,
+    apiKeyId: subject,
+  };
   return { ...ids, ip: scope === 'ip' ? (subject ?? NOBODY) : NOBODY, address: NOBODY };
 }
 
@@ -115,7 +123,7 @@ const neverWins = (rule: Rule, winners: readonly Rule[], resource: string): Rule
   message:
     `"${rule.name}" never applies${rule.resources.length > 1 ? ` to ${resource}` : ''}: ${inWords(winners)} of the same scope and resource ` +
     `${winners.length > 1 ? 'come' : 'comes'} first for every request. To apply both, put both limits into \`limits\` of ` +
-    'one rule. To give some callers another limit, name them in `subjects` or `tiers`.',
+    'one rule. To give some callers another limit, name them in `subjects`, `tenants` or `tiers`.',
 });
 
 function inWords(winners: readonly Rule[]): string {
@@ -150,7 +158,7 @@ function tiesIn(group: readonly Rule[]): RuleWarning[] {
 
 /** The rules of a group name the same kinds of things, so two of them meet only if they share one. */
 function narrowestOf(rule: Rule): readonly string[] {
-  const named = [rule.subjects, rule.tiers, methodsOf(rule), rule.hosts, rule.routes].find(
+  const named = [rule.subjects, rule.tenants, rule.tiers, methodsOf(rule), rule.hosts, rule.routes].find(
     (list) => list.length > 0,
   );
   return named ? [...new Set(named)] : ['everything'];
@@ -159,6 +167,7 @@ function narrowestOf(rule: Rule): readonly string[] {
 /** Whether one request can meet both rules. They share a subject already, if they name any. */
 const couldMeet = (a: Rule, b: Rule) =>
   share(methodsOf(a), methodsOf(b)) &&
+  share(a.tenants, b.tenants) &&
   share(a.tiers, b.tiers) &&
   share(a.hosts, b.hosts) &&
   share(a.routes, b.routes);

@@ -7,9 +7,8 @@ import {
   isAmong,
   isForHost,
   isForRoute,
-  isPattern,
   isValidAt,
-  prefixOf,
+  namesId,
 } from '../core/matching/conditions.ts';
 import { parametersOf, subjectBy } from '../core/matching/counted-by.ts';
 import { compileLists } from '../core/matching/lists.ts';
@@ -36,7 +35,7 @@ import {
   multiplied,
   multiplies,
   names,
-  reaches,
+  putsAside,
   slotBy,
 } from '../core/matching/slots.ts';
 import type { Settings } from '../core/matching/snapshot.ts';
@@ -64,6 +63,8 @@ export const REASONS_AGAINST = [
   'route',
   'method',
   'tier',
+  /** The caller has another tenant, or none. */
+  'tenant',
   'subject',
   /** The caller is not among the percent of subjects that the rule applies to. */
   'percent',
@@ -153,7 +154,8 @@ function reasonAgainst(
   if (!isForRoute(rule, request)) return 'route';
   if (!names(methodsOf(rule), method)) return 'method';
   if (!names(rule.tiers, tier)) return 'tier';
-  if (!namesSubject(rule.subjects, idInScope(rule.scope, caller))) return 'subject';
+  if (!namesId(rule.tenants, caller.tenantId)) return 'tenant';
+  if (!namesId(rule.subjects, idInScope(rule.scope, caller))) return 'subject';
   return isAmong(rule, caller) ? undefined : 'percent';
 }
 
@@ -173,14 +175,6 @@ export function compileResource(resource: string): (matchPath: string) => boolea
     if (stem !== undefined && !asked[segments.length]?.startsWith(stem)) return false;
     return segments.every((segment, i) => segment === PARAMETER || segment === asked[i]);
   };
-}
-
-/** An empty list means everybody. */
-function namesSubject(subjects: readonly string[], id: string | undefined): boolean {
-  if (subjects.length === 0) return true;
-  return (
-    id !== undefined && subjects.some((one) => (isPattern(one) ? id.startsWith(prefixOf(one)) : id === one))
-  );
 }
 
 /** A rule in one of the slots that the path leads to. */
@@ -218,7 +212,7 @@ function verdictOn(
   if (lost && !verdicts.includes(undefined)) return lost;
   if (rule.action === 'allow') return { reason: 'allows' };
   if (isMultiplying(rule)) return { reason: 'multiplies', times: rule.times ?? 1 };
-  const times = timesOf(rule, winners);
+  const times = timesOf(rule, winners, request.caller);
   const limits = rule.limits.flatMap((limit) => appliedLimit(rule, limit, { tier, times }) ?? []);
   if (limits.length === 0) return { reason: 'unlimited' };
   const cost = compileCosts(rule)?.(request) ?? rule.cost;
@@ -242,19 +236,23 @@ function verdictAt(placed: Placed, winners: ReadonlyMap<string, Placed>): RuleVe
 }
 
 function isReplacedBy(placed: Placed, other: Placed): boolean {
-  const [from, to] = [asSlot(other), asSlot(placed)];
-  return (other.rule.replaces || other.rule.action === 'allow') && !!from && !!to && reaches(from, to);
+  const [from, to] = [inSlot(other), inSlot(placed)];
+  return (other.rule.replaces || other.rule.action === 'allow') && !!from && !!to && putsAside(from, to);
 }
 
-function asSlot({ rule, resource }: Placed) {
+function inSlot({ rule, resource }: Placed) {
   const route = parseResource(resource);
-  return route.ok ? { scope: rule.scope, route, isShadow: isShadowRule(rule) } : undefined;
+  return route.ok ? { rule, slot: { scope: rule.scope, route, isShadow: isShadowRule(rule) } } : undefined;
 }
 
 /** The factor for the limits of a rule. If several winners multiply, only the best one counts. */
-function timesOf(rule: Rule, winners: ReadonlyMap<string, Placed>): number | undefined {
+function timesOf(
+  rule: Rule,
+  winners: ReadonlyMap<string, Placed>,
+  caller: MatchRequest['caller'],
+): number | undefined {
   const [best] = [...winners.values()]
-    .filter((other) => isMultiplying(other.rule) && multiplies(other.rule, rule))
+    .filter((other) => isMultiplying(other.rule) && multiplies(other.rule, rule, caller))
     .sort((a, b) => byRank(a.rule, b.rule));
   return best?.rule.times ?? undefined;
 }

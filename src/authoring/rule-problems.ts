@@ -9,7 +9,12 @@ import { isPattern } from '../core/matching/conditions.ts';
 import { isChosenByClient, parametersOf, parseSubjectField } from '../core/matching/counted-by.ts';
 import { algorithmOf } from '../core/matching/flat-rule.ts';
 import { slotOf } from '../core/matching/resource.ts';
-import { isUncounted, SHORTEST_SEAT_SECONDS, type SharesByRegion } from '../core/matching/rule.ts';
+import {
+  EVERY_SCOPE,
+  isUncounted,
+  SHORTEST_SEAT_SECONDS,
+  type SharesByRegion,
+} from '../core/matching/rule.ts';
 import type { RuleFields } from './rule-schema.ts';
 
 // Problems of a rule's shares: fields that do not go together, and regions that do not exist.
@@ -79,12 +84,9 @@ function* problemsOf(rule: RuleFields): Iterable<Problem> {
   for (const [field, message] of shareProblems(rule)) yield [[field], message];
   yield* resourceProblems(rule);
   yield* partProblems(rule);
-  if (rule.scope === 'global' && rule.subjects?.length)
-    yield [['subjects'], 'cannot be named when everybody is counted together'];
+  yield* scopeProblems(rule);
   if (rule.scope === 'ip' && rule.subjects?.some(isPattern))
     yield [['subjects'], 'can be patterns of names only: IPs are single addresses, or IPv6 prefixes'];
-  if (rule.scope === 'global' && (rule.percent ?? 100) !== 100)
-    yield [['percent'], 'makes no sense when everybody is counted together'];
   if (rule.validFrom && rule.validUntil && rule.validFrom >= rule.validUntil)
     yield [['validUntil'], 'must be after validFrom'];
   if (rule.maxDelayMs != null && rule.action !== 'throttle')
@@ -94,6 +96,25 @@ function* problemsOf(rule: RuleFields): Iterable<Problem> {
   if (rule.algorithm == null && !isUncounted(rule)) yield [['algorithm'], 'is needed'];
   if (rule.limits?.length) yield* severalProblems(rule, rule.limits);
   else yield* limitProblems(rule, rule, []);
+}
+
+/** Problems of `scope`, `subjects` and `tenants` together. */
+function* scopeProblems(rule: RuleFields): Iterable<Problem> {
+  const { scope, subjects = [], tenants = [], percent = 100 } = rule;
+  if (scope === EVERY_SCOPE && !isUncounted(rule))
+    yield [['scope'], 'can be all only for allow and multiply, which count nothing'];
+  if (scope === 'global' && subjects.length > 0)
+    yield [['subjects'], 'cannot be named when everybody is counted together'];
+  if (scope === EVERY_SCOPE && subjects.length > 0)
+    yield [['subjects'], 'have different ids in different scopes: name tenants or tiers'];
+  if (scope === 'global' && percent !== 100)
+    yield [['percent'], 'makes no sense when everybody is counted together'];
+  if (scope === EVERY_SCOPE && percent !== 100)
+    yield [['percent'], 'belongs to a rule of one scope, whose subjects it chooses from'];
+  if (scope === 'tenant' && subjects.length > 0 && tenants.length > 0)
+    yield [['tenants'], 'cannot go with subjects, which are tenants in this scope'];
+  if (rule.action === 'multiply' && (scope === 'ip' || scope === 'global') && tenants.length > 0)
+    yield [['tenants'], 'cannot go with multiply of this scope: callers of several tenants share a counter'];
 }
 
 function* resourceProblems({ resource, resources = [] }: RuleFields): Iterable<Problem> {

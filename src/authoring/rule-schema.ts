@@ -26,6 +26,7 @@ import {
   MAX_RESOURCES_OF_A_RULE,
   MAX_TIMES,
   PER,
+  RULE_SCOPES,
   type Rule,
 } from '../core/matching/rule.ts';
 import { rules } from '../rules/tables/tables.ts';
@@ -121,7 +122,15 @@ export const ruleFields = createInsertSchema(rules, {
     .max(MAX_RESOURCES_OF_A_RULE)
     .describe('Several resources that share the limits of the rule, instead of resource.'),
   methods,
+  scope: z
+    .enum(RULE_SCOPES)
+    .describe(
+      'Who is counted. all: the rule counts nothing and reaches rules of every scope, for allow and multiply only.',
+    ),
   tiers: names('None: callers of every tier.'),
+  tenants: names(
+    'None: callers of every tenant. Names callers of any scope by their tenant; acme-*: all that begin so.',
+  ),
   subjects: names(
     'None: every subject of the scope. An override names whom it is made for; acme-*: all that begin so.',
   ),
@@ -189,7 +198,7 @@ export const ruleFields = createInsertSchema(rules, {
     .max(MAX_TIMES)
     .nullable()
     .describe(
-      'The factor of multiply, for limits of rules of the same scope whose resource is the same or narrower.',
+      'The factor of multiply, for limits of rules of its scope whose resource is the same or narrower.',
     ),
   replaces: z
     .boolean()

@@ -1,6 +1,7 @@
 // Warnings about rules that are valid but probably not intended.
 
 import { ruleNameOf } from '../core/matching/compiled-rule.ts';
+import { isPattern } from '../core/matching/conditions.ts';
 import { formatIpRange, parseIpRange } from '../core/matching/ip.ts';
 import { slotOf } from '../core/matching/resource.ts';
 import { isUncounted, type Rule, type RuleLimit, type Split, type Tier } from '../core/matching/rule.ts';
@@ -18,12 +19,14 @@ export interface WarningsContent {
   /** The published split, and the time. They show which rules are moving. */
   readonly split?: Split | undefined;
   readonly nowMs?: number | undefined;
+  /** Names of subjects that nobody has (`nameOfSubject`). */
+  readonly unknown?: ReadonlySet<string> | undefined;
   /** Only warnings about these rule ids are wanted. Undefined: all of them. */
   readonly concerns?: readonly string[] | undefined;
 }
 
 export function findWarnings(content: WarningsContent): RuleWarning[] {
-  const { rules, tiers, regions, split, nowMs, concerns } = content;
+  const { rules, tiers, regions, split, nowMs, unknown, concerns } = content;
   const asked = concerns && new Set(concerns);
   const concerned = asked ? rules.filter(({ id }) => asked.has(id)) : rules;
   if (concerned.length === 0) return [];
@@ -34,8 +37,9 @@ export function findWarnings(content: WarningsContent): RuleWarning[] {
       [
         ...tierProblems(rule, tiers),
         ...subjectProblems(rule),
+        ...(unknown ? unknownSubjects(rule, unknown) : []),
         ...shareProblems(rule, regions),
-        ...(nowMs === undefined ? [] : moves(rule, split, nowMs)),
+        ...(nowMs === undefined ? [] : [...endProblems(rule, nowMs), ...moves(rule, split, nowMs)]),
       ].map((message) => ({ ruleIds: [rule.id], message })),
     ),
   ];
@@ -145,6 +149,47 @@ function isCountedSpelling(subject: string): boolean {
   if (!range) return false;
   const spelling = formatIpRange(range);
   return range.groups.length === 2 ? spelling === `${subject}/32` : spelling === subject;
+}
+
+export interface NamedSubject {
+  readonly kind: keyof typeof UNLESS;
+  readonly id: string;
+}
+
+/** The users, keys and tenants that a rule names. Patterns are for names that come later. */
+export function subjectsNamedBy({ scope, subjects, tenants }: Rule): NamedSubject[] {
+  const own = scope === 'user' || scope === 'apiKey' || scope === 'tenant' ? scope : undefined;
+  const named = [
+    ...(own ? subjects.map((id): NamedSubject => ({ kind: own, id })) : []),
+    ...tenants.map((id): NamedSubject => ({ kind: 'tenant', id })),
+  ];
+  return named.filter(({ id }) => !isPattern(id));
+}
+
+export const nameOfSubject = ({ kind, id }: NamedSubject): string => `${kind} ${id}`;
+
+/** A mistake in an override changes nothing, and nobody would notice. */
+function* unknownSubjects(rule: Rule, unknown: ReadonlySet<string>): Iterable<string> {
+  const lost = subjectsNamedBy(rule).filter((one) => unknown.has(nameOfSubject(one)));
+  for (const [kind, named] of Map.groupBy(lost, (one) => one.kind)) {
+    const ids = named.slice(0, MAX_NAMED).map(({ id }) => id);
+    const others = named.length > MAX_NAMED ? ` and ${named.length - MAX_NAMED} more` : '';
+    yield `"${rule.name}" names ${KINDS[kind]} that Weir does not know: ${ids.join(', ')}${others}. ${UNLESS[kind]}`;
+  }
+}
+
+const MAX_NAMED = 5;
+const KINDS = { user: 'users', tenant: 'tenants', apiKey: 'API keys' } as const;
+const BY_TOKENS = 'It applies to them only if tokens name them: check the spelling.';
+const UNLESS = {
+  user: BY_TOKENS,
+  tenant: BY_TOKENS,
+  apiKey: 'It never applies to them: name keys by their ids.',
+} as const;
+
+function* endProblems({ name, validUntilMs }: Rule, nowMs: number): Iterable<string> {
+  if (validUntilMs !== null && validUntilMs <= nowMs)
+    yield `"${name}" has ended (validUntil ${new Date(validUntilMs).toISOString()}): it never applies.`;
 }
 
 /** A rule may name a region that was removed later, and a migration may name any. */

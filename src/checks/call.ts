@@ -3,7 +3,7 @@
 import { type Caller, subjectOf, UNKNOWN_CALLER } from '../core/matching/caller.ts';
 import { countedIp } from '../core/matching/ip.ts';
 import { planMatches, type RuleCheck } from '../core/matching/plan.ts';
-import { LARGEST_COST, type Scope } from '../core/matching/rule.ts';
+import { EVERY_SCOPE, LARGEST_COST, type RuleScope } from '../core/matching/rule.ts';
 import type { CompiledRule, Match, Snapshot } from '../core/matching/snapshot.ts';
 import {
   type FieldError,
@@ -275,11 +275,12 @@ function checkedRule(counter: CompiledRule): CompiledRule {
 
 /** A caller with only the subject's identity; or a message that says what is wrong with the subject. */
 function callerOf(
-  scope: Scope,
+  scope: RuleScope,
   { subject, tier }: Pick<CheckOfCall, 'subject' | 'tier'>,
   ipv6Prefix: number,
 ): Caller | string {
   const nobody = { ...UNKNOWN_CALLER, tier };
+  if (scope === EVERY_SCOPE) return nobody;
   if (scope === 'global')
     return subject === undefined
       ? nobody

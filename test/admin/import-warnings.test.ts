@@ -71,3 +71,32 @@ test('of very many warnings only the first are shown, with the number of the oth
   const warnings = await take({ rules }, '?dryRun=true');
   expect([warnings.length, warnings.at(-1)]).toEqual([21, 'and 10 more']);
 });
+
+test('a subject that nobody has, and a rule that is over, get a warning; what the document brings does not', async () => {
+  await sql.query(`delete from users; delete from tenants; insert into tenants (id) values ('acme')`);
+  const rules = [
+    rule('users', { resource: '/users', scope: 'user', subjects: ['ada', 'ada-*'] }),
+    rule('tenants', { resource: '/tenants', scope: 'user', tenants: ['acme', 'umbrella'] }),
+    rule('keys', { resource: '/keys', scope: 'apiKey', subjects: [ID(7), 'no id'] }),
+    rule('over', { resource: '/over', validUntil: '2020-01-01T00:00:00Z' }),
+  ];
+  const brought = {
+    tenants: [{ id: 'umbrella' }],
+    users: [{ id: 'ada' }],
+    keys: [{ id: ID(7), hash: 'a'.repeat(64) }],
+  };
+  const over = '"over" has ended (validUntil 2020-01-01T00:00:00.000Z): it never applies.';
+  expect(await take({ rules }, '?dryRun=true')).toEqual([
+    '"users" names users that Weir does not know: ada. It applies to them only if tokens name them: check the spelling.',
+    '"tenants" names tenants that Weir does not know: umbrella. It applies to them only if tokens name them: check the spelling.',
+    `"keys" names API keys that Weir does not know: ${ID(7)}, no id. It never applies to them: name keys by their ids.`,
+    over,
+  ]);
+  expect(await warningsOf({ rules, ...brought })).toEqual([expect.stringContaining(': no id.'), over]);
+});
+
+test('a user or tenant that has sent requests is known', async () => {
+  await sql.query(`insert into usage values (date_trunc('hour', now()), 'hooli', 'eve', '', '', 1, 1)`);
+  const rules = [rule('seen', { resource: '/seen', scope: 'user', subjects: ['eve'], tenants: ['hooli'] })];
+  expect(await warningsOf({ rules })).toEqual([]);
+});

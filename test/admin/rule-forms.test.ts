@@ -43,6 +43,8 @@ const FORMS = [
   },
   { ...ONE, name: 'replaces', resource: '/f', replaces: true, percent: 40 },
   { resource: '/*', scope: 'user', name: 'multiply', action: 'multiply', times: 2.5, subjects: ['acme-*'] },
+  { resource: '/health', scope: 'all', name: 'allow all', action: 'allow', tenants: ['acme'] },
+  { resource: '/*', scope: 'all', name: 'multiply all', action: 'multiply', times: 3, tenants: ['acme-*'] },
   {
     ...ONE,
     name: 'span',

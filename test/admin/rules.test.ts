@@ -89,6 +89,7 @@ describe('a rule', () => {
       policy: null,
       resources: [],
       methods: [],
+      tenants: [],
       per: [],
       by: [],
       boundTimes: 10,

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { type ExplainRequest, explain, type RuleExplanation } from '../../src/authoring/explain.ts';
 import { isOwnPath } from '../../src/core/matching/resource.ts';
-import type { Tier } from '../../src/core/matching/rule.ts';
+import { EVERY_SCOPE, type Tier } from '../../src/core/matching/rule.ts';
 import { compileSnapshot } from '../../src/core/matching/snapshot.ts';
 import { rounds } from '../rounds.ts';
 import { anyRequest, anyRule, anyTiers, type GivenRule, rule } from './random-explanations.ts';
@@ -15,6 +15,7 @@ const OWN_REASONS: readonly (readonly [RuleExplanation['reason'], Partial<GivenR
   ['resource', { resources: ['/*'] }],
   ['method', { methods: [] }],
   ['tier', { tiers: [] }],
+  ['tenant', { tenants: [] }],
   ['subject', { subjects: [] }],
   ['percent', { percent: 100 }],
 ];
@@ -22,7 +23,11 @@ const freedFrom = (given: GivenRule, first: number): GivenRule =>
   Object.assign({ ...given }, ...OWN_REASONS.slice(first).map(([, fields]) => fields));
 /** With a limit for every caller. This does not change which rule wins. */
 const limited = (given: GivenRule): GivenRule => ({ ...given, limits: rule({ id: given.id }).limits });
-const counting = (given: GivenRule): GivenRule => ({ ...limited(given), action: 'reject', replaces: false });
+/** A rule that counts has one scope. */
+const counting = (given: GivenRule): GivenRule => ({
+  ...limited(given),
+  ...{ action: 'reject', replaces: false, scope: given.scope === EVERY_SCOPE ? 'ip' : given.scope },
+});
 
 const matches = (
   given: GivenRule,

@@ -29,12 +29,13 @@ const LAUNCH = times('launch', 3, { validFromMs: FROM_MS, validUntilMs: UNTIL_MS
 
 interface Asked {
   readonly tenantId?: string;
+  readonly userId?: string | undefined;
   readonly nowMs?: number;
 }
 
-const requestOf = ({ tenantId = 'acme', nowMs = FROM_MS }: Asked) => ({
+const requestOf = ({ tenantId = 'acme', userId, nowMs = FROM_MS }: Asked) => ({
   ...{ matchPath: '/v1/search', method: 'GET', nowMs, seatId: () => '' },
-  caller: { ip: '192.0.2.1', address: '192.0.2.1', tenantId },
+  caller: { ip: '192.0.2.1', address: '192.0.2.1', tenantId, userId },
 });
 
 /** Asks in three ways, which must agree. */
@@ -122,5 +123,85 @@ describe('a rule that multiplies', () => {
     const formatOf = (rules: readonly PublishedRule[]) =>
       JSON.parse(encodeSnapshot({ rules, tiers: [], lists: [] })).format;
     expect([formatOf(RULES), formatOf([...RULES, LAUNCH])]).toEqual([3, 4]);
+  });
+});
+
+describe('a rule of every scope', () => {
+  const OF_ALL = [
+    rule('tenant'),
+    rule('user', { scope: 'user' }),
+    rule('address', { scope: 'ip' }),
+    rule('together', { scope: 'global' }),
+    rule('country', { scope: 'user', by: ['country'] }),
+    rule('country of a user', { scope: 'ip', by: ['user', 'country'] }),
+  ];
+  const launch = times('all of acme', 3, { scope: 'all', subjects: [], tenants: ['acme'] });
+  const USUAL = { tenant: 10, user: 10, address: 10, together: 10, country: 10, 'country of a user': 10 };
+
+  it('multiplies the limits of a tenant, its users and its keys, and none that others share', () => {
+    expect(limitsOf([...OF_ALL, launch], { userId: 'ada' })).toEqual({
+      ...USUAL,
+      ...{ tenant: 30, user: 30, 'country of a user': 30 },
+    });
+    expect(limitsOf([...OF_ALL, launch], { userId: 'bob', tenantId: 'globex' })).toEqual(USUAL);
+  });
+
+  it('does not multiply a limit that counts a caller by its IP, for lack of an id', () => {
+    expect(limitsOf([...OF_ALL, launch])).toEqual({ ...USUAL, tenant: 30 });
+    const users = times('users', 3, { scope: 'user', subjects: [], tenants: ['acme'] });
+    expect(limitsOf([...OF_ALL, users])).toEqual(USUAL);
+  });
+
+  it('comes after one for a single scope that names as much', () => {
+    const users = times('users', 5, { id: 'z', scope: 'user', subjects: [], tenants: ['acme'] });
+    expect(limitsOf([...OF_ALL, launch, users], { userId: 'ada' })).toMatchObject({ tenant: 30, user: 50 });
+  });
+
+  const free = (fields: RuleFields = {}) =>
+    rule('free', { scope: 'all', action: 'allow', resource: '/v1/search', ...fields });
+
+  it('allows in all scopes at once, also where a rule is for the same resource', () => {
+    const search = rule('search itself', { scope: 'user', resource: '/v1/search' });
+    expect(limitsOf([...OF_ALL, search, free()], { userId: 'ada' })).toEqual({});
+    expect(limitsOf([...OF_ALL, search, free({ resource: '/v1/*' })])).toEqual({ 'search itself': 10 });
+  });
+
+  it('leaves a limit for the same resource that is more specific, or has a lower priority', () => {
+    const strict = { resource: '/v1/search', scope: 'user' } as const;
+    const bob = rule('bob', { ...strict, subjects: ['bob'] });
+    const first = rule('first', { ...strict, scope: 'ip', priority: 1 });
+    expect(limitsOf([bob, first, free()], { userId: 'bob' })).toEqual({ bob: 10, first: 10 });
+    expect(limitsOf([bob, first, free()], { userId: 'ada' })).toEqual({ first: 10 });
+  });
+
+  it('allows only the tenants that it names', () => {
+    const ofAcme = free({ resource: '/*', tenants: ['acme*'] });
+    expect(limitsOf([...OF_ALL, ofAcme], { tenantId: 'acme-eu' })).toEqual({});
+    expect(limitsOf([...OF_ALL, ofAcme], { tenantId: 'globex' })).toEqual(USUAL);
+  });
+
+  it('raises the snapshot format, so that old Workers do not apply it to everybody', () => {
+    const formatOf = (...rules: readonly PublishedRule[]) =>
+      JSON.parse(encodeSnapshot({ rules, tiers: [], lists: [] })).format;
+    expect([formatOf(free()), formatOf(launch), formatOf(rule('a', { tenants: ['acme'] }))]).toEqual([
+      5, 5, 5,
+    ]);
+  });
+});
+
+describe('an override for a tenant', () => {
+  const slot = [
+    rule('all users', { scope: 'user' }),
+    rule('of acme', { scope: 'user', tenants: ['acme'], limit: 20 }),
+    rule('of all acmes', { scope: 'user', tenants: ['acme*'], limit: 30 }),
+    rule('of a tier', { scope: 'user', tiers: ['pro'], limit: 40 }),
+    rule('of ada', { scope: 'user', subjects: ['ada'], tenants: ['acme'], limit: 50 }),
+  ];
+
+  it('wins its slot for all users of the tenant: the name before the pattern, and a subject before both', () => {
+    expect(limitsOf(slot, { userId: 'bob' })).toEqual({ 'of acme': 20 });
+    expect(limitsOf(slot, { userId: 'bob', tenantId: 'acme-eu' })).toEqual({ 'of all acmes': 30 });
+    expect(limitsOf(slot, { userId: 'ada' })).toEqual({ 'of ada': 50 });
+    expect(limitsOf(slot, { userId: 'ada', tenantId: 'globex' })).toEqual({ 'all users': 10 });
   });
 });

@@ -103,7 +103,7 @@ describe('a rule that never wins', () => {
         ruleIds: ['a', 'b'],
         message:
           '"B" never applies: "A" of the same scope and resource comes first for every request. To apply ' +
-          'both, put both limits into `limits` of one rule. To give some callers another limit, name them in `subjects` or `tiers`.',
+          'both, put both limits into `limits` of one rule. To give some callers another limit, name them in `subjects`, `tenants` or `tiers`.',
       },
     ]);
   });
@@ -221,5 +221,47 @@ describe('10,000 rules', () => {
     expect(warningsOf(...rules)).toHaveLength(count);
     const { user, system } = process.cpuUsage(before);
     expect((user + system) / 1e6).toBeLessThan(5);
+  });
+});
+
+describe('a rule for tenants', () => {
+  it('never applies if a better rule has all its tenants, and is tied with one that shares a tenant', () => {
+    const better = rule('a', { tenants: ['acme', 'globex'], priority: 1 });
+    expect(tiesOf(better, rule('b', { tenants: ['acme'] }))).toEqual([['a', 'b']]);
+    expect(tiesOf(better, rule('b', { tenants: ['initech'] }))).toEqual([]);
+    expect(tiesOf(rule('a', { tenants: ['acme', 'globex'] }), rule('b', { tenants: ['globex'] }))).toEqual([
+      ['a', 'b'],
+    ]);
+    const ada = (tenant: string) => ({ subjects: ['ada'], tenants: [tenant] });
+    expect(tiesOf(rule('a', ada('acme')), rule('b', ada('globex')))).toEqual([]);
+  });
+});
+
+describe('a subject that nobody has', () => {
+  it('is named, with what it means', () => {
+    const rules = [
+      rule('a', { subjects: ['ada', 'bob', 'acme-*'], tenants: ['acme'] }),
+      rule('b', { scope: 'apiKey', subjects: ['k1'], resource: '/b' }),
+      rule('c', { scope: 'ip', subjects: ['192.0.2.1'], resource: '/c' }),
+    ];
+    const unknown = new Set(['user ada', 'tenant acme', 'apiKey k1', 'user k1']);
+    expect(
+      findWarnings({ rules, tiers: TIERS, regions: REGIONS, unknown }).map((one) => one.message),
+    ).toEqual([
+      '"A" names users that Weir does not know: ada. It applies to them only if tokens name them: check the spelling.',
+      '"A" names tenants that Weir does not know: acme. It applies to them only if tokens name them: check the spelling.',
+      '"B" names API keys that Weir does not know: k1. It never applies to them: name keys by their ids.',
+    ]);
+  });
+});
+
+describe('a rule that is over', () => {
+  it('is reported from its end on', () => {
+    const rules = [rule('a', { validUntilMs: 1_000 })];
+    const at = (nowMs: number) => findWarnings({ rules, tiers: TIERS, regions: REGIONS, nowMs });
+    expect(at(999)).toEqual([]);
+    expect(at(1_000)).toEqual([
+      { ruleIds: ['a'], message: '"A" has ended (validUntil 1970-01-01T00:00:01.000Z): it never applies.' },
+    ]);
   });
 });

@@ -75,6 +75,14 @@ describe('a rule in a sentence', () => {
       'ada may send requests to /login: 5 every minute; more are answered 429.',
     ],
     [
+      { scope: 'user', tenants: ['acme', 'globex'] },
+      'Each user of tenant acme or globex may send requests to /login: 5 every minute; more are answered 429.',
+    ],
+    [
+      { scope: 'all', action: 'multiply', times: 3, tenants: ['acme'], resource: '/*' },
+      'Every caller of tenant acme has 3 times what rules of all scopes allow for requests to any path.',
+    ],
+    [
       { enabled: false, percent: 10 },
       'Switched off: Each IP address may send requests to /login: 5 every minute; more are answered 429. Tried with 10 % of them.',
     ],

@@ -189,6 +189,33 @@ export const RULE_CASES: Readonly<Record<string, Case>> = {
     refused: [['*'], ['10.*', '192.0.2.1'], ['192.0.2.1', '10.*']].map((subjects) => ({ subjects })),
     taken: [{ subjects: ['192.0.2.1'] }, { subjects: ['acme-*', '*'], scope: 'user' }],
   },
+  rules_tenants_has_no_null: each('tenants', [[null], ['acme', null]], [[], ['no such tenant', 'acme-*']]),
+  rules_all_counts_nothing: {
+    refused: ['reject', 'log'].map((action) => ({ scope: 'all', action })),
+    taken: [
+      { scope: 'all', action: 'allow' },
+      { scope: 'all', ...MULTIPLY },
+    ],
+  },
+  rules_all_has_no_subjects: {
+    refused: [{ subjects: ['ann'] }, { percent: 99 }].map((one) => ({
+      ...one,
+      scope: 'all',
+      action: 'allow',
+    })),
+    taken: [{ scope: 'all', action: 'allow', tenants: ['acme'] }],
+  },
+  rules_tenants_stand_alone: {
+    refused: [{ scope: 'tenant', subjects: ['acme'], tenants: ['acme'] }],
+    taken: [
+      { scope: 'user', subjects: ['ann'], tenants: ['acme'] },
+      { scope: 'tenant', tenants: ['acme'] },
+    ],
+  },
+  rules_multiply_has_counters_of_tenants: {
+    refused: ['ip', 'global'].map((scope) => ({ ...MULTIPLY, scope, tenants: ['acme'] })),
+    taken: ['all', 'tenant', 'user', 'apiKey'].map((scope) => ({ ...MULTIPLY, scope, tenants: ['acme'] })),
+  },
   rules_percent_is_a_part: each('percent', [-1, 101], [0, 100]),
   rules_global_has_no_percent: each('percent', [99], [100], { scope: 'global' }),
   rules_valid_on_dates: {

@@ -19,6 +19,11 @@ export const FUNCTIONS = [
   sql`create function outline_of(slot text) returns text language sql immutable as $$
     select replace(replace(regexp_replace(replace(
       regexp_replace(slot, '/\\*$', '#2'), '/{}', '#1'), '/[^/#]+', '0', 'g'), '#', ''), '/', '') collate "C" $$`,
+  sql`create function has_pattern(names text[]) returns boolean language sql immutable as $$
+    select exists (select from unnest(names) as one where one like '%*') $$`,
+  // Null names nobody.
+  sql`create function names_id(names text[], id text) returns boolean language sql immutable as $$
+    select names = '{}' or coalesce((select bool_or(id like replace(one, '*', '%')) from unnest(names) as one), false) $$`,
   // FNV-1a over the characters, then the finalizer of MurmurHash3. Numeric, because products take 64 bits.
   sql`create function hash_of(data text) returns numeric language plpgsql immutable as $$
     declare
@@ -42,40 +47,43 @@ export const QUESTION = (asked: string) => sql`
       number int, "matchPath" text, method text, host text, now timestamptz, ip text, "userId" text, "apiKeyId" text, "tenantId" text, tier text)
   ),
   slots as (
-    select rules.*, slot_of(one) as slot, case action when 'multiply' then action
+    select rules.*, slot_of(one) as slot,
+      -- The more specific rule sorts first.
+      array[subjects = '{}', has_pattern(subjects), tenants = '{}', has_pattern(tenants), tiers = '{}', methods = '{}', hosts = '{}'] as rank,
+      case action when 'multiply' then action
       else (select string_agg(part, ' ' order by part) from unnest("by") as part) end as by_parts
     from weir.rules, unnest(case resources when '{}' then array[resource] else resources end) as one where enabled
   ),
   -- All of whose resources are among those of the rule that multiplies, or narrower.
   multiplied as materialized (
     select own.id, other.id as by_id from weir.rules as own, weir.rules as other
-    where other.action = 'multiply' and other.scope = own.scope and own.enabled and other.enabled and not exists (
+    where other.action = 'multiply' and other.scope in (own.scope, 'all') and own.enabled and other.enabled and not exists (
       select from slots as narrow where narrow.id = own.id and not exists (
         select from slots as wide where wide.id = other.id and contains(wide.slot, narrow.slot)))
   ),
   winners as (
     select distinct on (number, scope, by_parts, slot, action = 'log') requests.number, requests.path, requests.method,
-      requests.tier, slots.*
+      requests.tier, requests."user", requests."apiKey", requests.tenant, slots.*
     from requests join slots on path ~ pattern_of(slot) and path !~ '^/_weir(/|$)'
     where (methods = '{}' or method = any(methods) or (method = 'HEAD' and 'GET' = any(methods)))
       and (tiers = '{}' or requests.tier = any(tiers))
-      and (subjects = '{}' or exists (select from unnest(subjects) as one where case scope
-        when 'user' then "user" when 'apiKey' then "apiKey" when 'tenant' then tenant when 'ip' then ip
-      end like replace(one, '*', '%')))
+      and names_id(tenants, tenant)
+      and names_id(subjects, case scope
+        when 'user' then "user" when 'apiKey' then "apiKey" when 'tenant' then tenant when 'ip' then ip end)
       and (hosts = '{}' or exists (select from unnest(hosts) as one where host like replace(one, '*', '%')))
       and coalesce(valid_from <= now, true) and coalesce(now < valid_until, true)
       and (percent = 100 or hash_of(id || ' ' || coalesce(case scope
         when 'user' then 'user:' || "user" when 'apiKey' then 'apiKey:' || "apiKey" when 'tenant' then 'tenant:' || tenant
       end, 'ip:' || ip)) * 100 < percent * 4294967296)
-    order by number, scope, by_parts, slot, action = 'log', priority, (subjects <> '{}') desc,
-      (exists (select from unnest(subjects) as one where one like '%*')), (tiers <> '{}') desc, (methods <> '{}') desc,
-      (hosts <> '{}') desc, id
+    order by number, scope, by_parts, slot, action = 'log', priority, rank, id
   ),
   applying as (
     select distinct on (number, id) * from winners where action not in ('allow', 'multiply') and not exists (
-      select from winners as other where other.number = winners.number and other.scope = winners.scope
+      select from winners as other where other.number = winners.number
+        and (case when other.scope = winners.scope then other.slot <> winners.slot else other.scope = 'all'
+          and (other.slot <> winners.slot or (other.priority, other.rank) <= (winners.priority, winners.rank)) end)
         and (other.replaces or other.action = 'allow') and (winners.action = 'log' or other.action <> 'log')
-        and other.slot <> winners.slot and contains(winners.slot, other.slot))
+        and contains(winners.slot, other.slot))
   ),
   limited as (
     select number, applying.name, applying."by", applying.bound_times, coalesce((
@@ -87,8 +95,16 @@ export const QUESTION = (asked: string) => sql`
         else (line ->> 'limit')::bigint end as "limit", (
         select times from winners as other where other.number = applying.number and other.action = 'multiply'
           and exists (select from multiplied where by_id = other.id and multiplied.id = applying.id)
-        order by priority, (subjects <> '{}') desc, (exists (select from unnest(subjects) as one where one like '%*')),
-          (tiers <> '{}') desc, id limit 1) as factor
+          -- Others may share an address. A bound is counted by the scope.
+          and (other.scope <> 'all' and other.tenants = '{}' or (
+            select bool_and(parts && array_remove(array[
+              case when applying."user" is not null then 'user' end,
+              case when applying."apiKey" is not null then 'apiKey' end,
+              case when applying.tenant is not null then 'tenant' end], null))
+            from (values (applying."by"), (array[applying.scope])) as counted (parts)
+            where case when applying."by" = '{}' then parts <> '{}'
+              else parts = applying."by" or 'header:X-Model' = any(applying."by") end))
+        order by priority, rank, scope = 'all', id limit 1) as factor
     from applying left join weir.tiers on tiers.name = applying.tier
       cross join jsonb_array_elements(case applying.limits when '[]'
         then jsonb_build_array(jsonb_build_object('limit', applying."limit", 'limitName', limit_name))

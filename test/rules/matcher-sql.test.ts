@@ -9,7 +9,14 @@ import { rules as rulesTable, tiers as tiersTable } from '../../src/rules/tables
 import { rounds } from '../rounds.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
 import { FUNCTIONS, QUESTION } from './matcher-question.ts';
-import { type RuleRow, request, ruleSet, tierSet } from './random-rule-sets.ts';
+import {
+  customerRequest,
+  customerRuleSet,
+  type RuleRow,
+  request,
+  ruleSet,
+  tierSet,
+} from './random-rule-sets.ts';
 
 let postgres: TestDatabase;
 beforeAll(async () => {
@@ -21,13 +28,16 @@ afterAll(() => postgres[Symbol.asyncDispose]());
 const RULE_SETS = rounds(40);
 
 describe('the compiled matcher', () => {
-  it('picks the rules and limits that SQL picks', async () => {
+  it.each([
+    ['picks the rules and limits that SQL picks', ruleSet, request],
+    ['does so for exceptions and factors of customers', customerRuleSet, customerRequest],
+  ])('%s', async (_, anyRules, anyRequest) => {
     let matched = 0;
     await fc.assert(
       fc.asyncProperty(
-        ruleSet,
+        anyRules,
         tierSet,
-        fc.array(request, { minLength: 40, maxLength: 60 }),
+        fc.array(anyRequest, { minLength: 40, maxLength: 60 }),
         async (rules, tiers, requests) => {
           const inForce = rules.filter(({ enabled }) => enabled);
           const snapshot = compileSnapshot('v', { rules: inForce.map(parseFlatRule), tiers, lists: [] });
@@ -63,6 +73,7 @@ async function write(rules: readonly RuleRow[], tiers: readonly Tier[]): Promise
       validUntilMs,
       methods,
       tiers,
+      tenants,
       subjects,
       by,
       per,
@@ -77,6 +88,7 @@ async function write(rules: readonly RuleRow[], tiers: readonly Tier[]): Promise
       resources: [...resources],
       methods: [...methods],
       tiers: [...tiers],
+      tenants: [...tenants],
       subjects: [...subjects],
       by: [...by],
       per: [...per],

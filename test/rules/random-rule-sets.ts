@@ -5,7 +5,7 @@ import type { Caller } from '../../src/core/matching/caller.ts';
 import { NO_FACTS } from '../../src/core/matching/counted-by.ts';
 import { type FlatRule, RULE_DEFAULTS, type WrittenLimit } from '../../src/core/matching/flat-rule.ts';
 import { canonicalPath } from '../../src/core/matching/path.ts';
-import { type Per, type RouteCost, SCOPES, type Tier } from '../../src/core/matching/rule.ts';
+import { type Per, type RouteCost, RULE_SCOPES, type Tier } from '../../src/core/matching/rule.ts';
 import type { MatchRequest } from '../../src/core/matching/snapshot.ts';
 
 /** The database orders uuids like their text. */
@@ -75,13 +75,14 @@ const ruleFields = fc
     by: fc.constantFrom<string[][]>([], [], [], ['country'], ['user', 'header:X-Model']),
     per: fc.constantFrom<Per[][]>([], [], ['route', 'method']),
     hosts: someOf('a.example', '*.example'),
-    scope: fc.constantFrom(...SCOPES),
+    scope: fc.constantFrom(...RULE_SCOPES),
     action: fc.constantFrom('reject', 'reject', 'reject', 'log', 'allow', 'multiply'),
     replaces: fc.constantFrom(false, false, false, true),
     several,
     costs,
     methods: someOf('GET', 'HEAD', 'POST'),
     tiers: someOf('free', 'premium', 'gone'),
+    tenants: someOf('u1', 'u2', 'u*'),
     subjects: someOf('u1', 'u2', '192.0.2.1', 'u*', '*'),
     percent: fc.constantFrom(100, 100, 100, 40),
     validFromMs: fc.constantFrom(null, null, ...MOMENTS_MS),
@@ -94,10 +95,15 @@ const ruleFields = fc
       { windowSeconds: null, window: 'day' as const, timeZone: 'Asia/Tokyo' },
     ),
   })
-  .map(({ limits, several, subjects, others, window, ...fields }) => ({
+  .map(({ action, ...others }) => ({
+    ...others,
+    action: others.scope === 'all' && action !== 'multiply' ? ('allow' as const) : action,
+  }))
+  .map(({ limits, several, subjects, tenants, others, window, ...fields }) => ({
     ...fields,
     resources: others.length > 0 ? [fields.resource, ...others] : [],
     ...(several.length > 0 ? { limits: several } : { ...limits, ...window }),
+    ...(fields.scope === 'all' && { percent: 100 }),
     ...(fields.scope === 'global' && {
       percent: 100,
       by: fields.by.filter((part) => part !== 'header:X-Model'),
@@ -105,7 +111,12 @@ const ruleFields = fc
     ...(isBackwards(fields) && { validUntilMs: null }),
     ...(fields.action === 'multiply' && { ...OF_CALLERS, times: fields.priority / 2 }),
     subjects: subjects.filter(
-      (one) => fields.scope !== 'global' && !(fields.scope === 'ip' && one.endsWith('*')),
+      (one) => !['global', 'all'].includes(fields.scope) && !(fields.scope === 'ip' && one.endsWith('*')),
+    ),
+    tenants: tenants.filter(
+      () =>
+        !(fields.scope === 'tenant' && subjects.length > 0) &&
+        !(fields.action === 'multiply' && ['ip', 'global'].includes(fields.scope)),
     ),
   }));
 
@@ -120,6 +131,22 @@ export const ruleSet = fc.array(ruleFields, { minLength: 1, maxLength: IDS.lengt
       algorithm: 'fixed-window',
       ordinal: i,
       counterId: id,
+    };
+  }),
+);
+
+/** The rules of customers on few paths, so that exceptions and factors for every scope meet many limits. */
+export const customerRuleSet = ruleSet.map((set) =>
+  set.map(({ scope, action, ...row }, i): RuleRow => {
+    const isForAll = row.subjects.length === 0 && row.percent === 100 && i % 3 === 0;
+    const wanted = isForAll ? (['allow', 'multiply'] as const)[i % 2] : undefined;
+    return {
+      ...row,
+      ...{ resource: ['/*', '/a/*', '/a'][i % 3 === 0 ? (i / 3) % 3 : i % 3] ?? '', resources: [], per: [] },
+      ...{ methods: [], hosts: [], costs: [], validFromMs: null, validUntilMs: null, enabled: true },
+      ...(wanted ? { scope: 'all', action: wanted, by: [], replaces: false } : { scope, action }),
+      ...(wanted === 'multiply' && { times: 2 + i }),
+      ...(wanted === 'allow' && { times: null }),
     };
   }),
 );
@@ -162,6 +189,11 @@ export const request: fc.Arbitrary<MatchRequest> = fc.record({
   caller,
   nowMs: fc.constantFrom(0, ...MOMENTS_MS, Date.parse('2031-01-01')),
 });
+
+/** On the paths of `customerRuleSet`. */
+export const customerRequest = fc
+  .record({ asked: request, path: fc.constantFrom('/', '/a', '/a/b') })
+  .map(({ asked, path }): MatchRequest => ({ ...asked, matchPath: path }));
 
 function matchPathOf(rawPath: string): string {
   const canonical = canonicalPath(new URL(rawPath, 'http://origin').pathname);

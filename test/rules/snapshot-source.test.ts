@@ -123,7 +123,7 @@ describe('a cold isolate', () => {
   });
 
   it('refuses rules in a future format', async () => {
-    const text = '{"format":5,"rules":[],"tiers":[],"lists":[]}';
+    const text = '{"format":6,"rules":[],"tiers":[],"lists":[]}';
     const version = await versionOf(text);
     await writeRules(kv, version, text);
     expect(await readRules(kv, version)).toBeUndefined();

@@ -7,7 +7,7 @@ import { isSame } from '../../src/admin/collection/changes.ts';
 import { ruleBodies } from '../../src/admin/schemas.ts';
 import { WRITTEN_DEFAULTS } from '../../src/authoring/rule-schema.ts';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
-import { ACTIONS, SCOPES } from '../../src/core/matching/rule.ts';
+import { ACTIONS, RULE_SCOPES } from '../../src/core/matching/rule.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
 
 let db: TestDatabase;
@@ -51,8 +51,9 @@ const VALUES: Readonly<Record<string, readonly unknown[]>> = {
     Array.from({ length: 21 }, (_, i) => `/${i}`),
   ],
   methods: [['GET', 'POST'], ['get'], ['']],
-  scope: SCOPES,
+  scope: RULE_SCOPES,
   tiers: [['free']],
+  tenants: [['acme'], ['acme-*']],
   per: [['route'], ['method'], ['route', 'method']],
   by: [['user'], ['ip', 'header:X-Model'], ['param:id'], ['ip', 'user', 'country', 'asn'], ['cookie:x']],
   boundTimes: [1, 10, 0, 1_000_000, 1_000_001],
@@ -138,6 +139,8 @@ const FORMS: readonly Body[] = [
   QUEUE,
   { action: 'multiply', times: 2 },
   { action: 'allow' },
+  { action: 'multiply', times: 2, scope: 'all', tenants: ['acme'] },
+  { action: 'allow', scope: 'all' },
   { action: 'allow', algorithm: 'concurrency' },
   { action: 'allow', algorithm: null, limit: null, windowSeconds: null },
 ];

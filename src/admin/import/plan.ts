@@ -3,12 +3,12 @@
 
 import type { Values } from '../../authoring/bodies.ts';
 import { parseRules } from '../../authoring/rule-schema.ts';
-import { findWarnings } from '../../authoring/warnings.ts';
+import { findWarnings, nameOfSubject } from '../../authoring/warnings.ts';
 import type { Settings } from '../../core/matching/snapshot.ts';
 import type { WeightedRegion } from '../../core/regions/parts.ts';
 import type { FieldError } from '../../core/shape.ts';
-import { assemble } from '../../rules/publishing/content.ts';
-import type { Row } from '../../rules/tables/repository.ts';
+import { assemble, findUnknownSubjects } from '../../rules/publishing/content.ts';
+import type { Database, Row } from '../../rules/tables/repository.ts';
 import type { RouteRow, tiers as tiersTable } from '../../rules/tables/tables.ts';
 import { isSame } from '../collection/changes.ts';
 import type { Collection, Deployment, Unique } from '../collection/declaration.ts';
@@ -155,13 +155,16 @@ function clashes(
 
 // The rules, tiers and routes as they would be after an import: what would be published, and its warnings.
 
-export function previewImport(
+export async function previewImport(
   { collections }: ImportPlan,
+  document: ImportDocument,
   {
+    database,
     origins,
     regions,
     now,
   }: Pick<Deployment, 'origins'> & {
+    readonly database: Database;
     readonly regions: readonly WeightedRegion[];
     readonly now: () => number;
   },
@@ -183,8 +186,21 @@ export function previewImport(
   });
   return {
     rejected: [...parsed.rejected, ...rejected],
-    warnings: findWarnings({ ...content, regions }),
+    warnings: findWarnings({
+      ...{ rules: content.rules, tiers: content.tiers, regions, nowMs: now() },
+      unknown: unnamedIn(document, await findUnknownSubjects(database, content.rules)),
+    }),
   };
+}
+
+/** Without the subjects that the document brings. */
+function unnamedIn(document: ImportDocument, unknown: ReadonlySet<string>): ReadonlySet<string> {
+  const brought = CALLERS.flatMap((collection) =>
+    (entriesIn(document, collection) ?? []).flatMap(({ id, userId }) => [id, userId]),
+  ).filter((id) => typeof id === 'string');
+  const kinds = ['user', 'tenant', 'apiKey'] as const;
+  const names = new Set(brought.flatMap((id) => kinds.map((kind) => nameOfSubject({ kind, id }))));
+  return new Set([...unknown].filter((name) => !names.has(name)));
 }
 
 /** Fields that only the database fills in. The preview does not depend on them. */

@@ -14,7 +14,7 @@ import type { RequestFacts } from '../../core/matching/counted-by.ts';
 import { countedIp } from '../../core/matching/ip.ts';
 import { canonicalPath } from '../../core/matching/path.ts';
 import { noSeat, type PlannedRequest, planRequest } from '../../core/matching/plan.ts';
-import { isOwnPath, OWN_PREFIX } from '../../core/matching/resource.ts';
+import { isOwnPath, OWN_PREFIX, slotOf } from '../../core/matching/resource.ts';
 import { LISTS, SCOPES } from '../../core/matching/rule.ts';
 import { compileSnapshot, ENFORCEMENTS } from '../../core/matching/snapshot.ts';
 import { movingUntilMs } from '../../core/regions/placement.ts';
@@ -348,16 +348,21 @@ function detailOf(against: Against, byId: ReadonlyMap<string, StoredRule>, tier:
       return `It is for ${rule?.methods.join(', ')}.`;
     case 'tier':
       return `It is for callers of ${rule?.tiers.join(', ')}; this one is of ${tier ?? 'no tier'}.`;
+    case 'tenant':
+      return `It is for callers of the tenants ${rule?.tenants.slice(0, MAX_NAMED).join(', ')}.`;
     case 'subject':
       return `It names others (${rule?.subjects.length}) of scope ${rule?.scope}.`;
     case 'outranked':
       return outranked(rule, byId.get(against.winnerId));
     case 'replaced':
-      return replaced(byId.get(against.winnerId));
+      return replaced(rule, byId.get(against.winnerId));
     case 'unlimited':
       return `It has no limit for callers of ${tier ?? 'no tier'}.`;
   }
 }
+
+/** A rule can name a thousand. */
+const MAX_NAMED = 20;
 
 const spanOf = (rule: StoredRule | undefined): string =>
   [
@@ -375,7 +380,9 @@ function outranked(rule: StoredRule | undefined, winner: StoredRule | undefined)
   return `Of the same scope and resource, ${winner?.name} comes before it: it ${why}.`;
 }
 
-const replaced = (winner: StoredRule | undefined): string =>
-  winner?.action === 'allow'
-    ? `${winner.name} allows ${resourcesIn(winner).join(', ')}, which is narrower.`
-    : `${winner?.name} replaces it for ${resourcesIn(winner).join(', ')}, which is narrower.`;
+function replaced(rule: StoredRule | undefined, winner: StoredRule | undefined): string {
+  const slots = resourcesIn(rule).map(slotOf);
+  const isSame = resourcesIn(winner).some((resource) => slots.includes(slotOf(resource)));
+  const does = winner?.action === 'allow' ? 'allows' : 'replaces it for';
+  return `${winner?.name} ${does} ${resourcesIn(winner).join(', ')}${isSame ? '' : ', which is narrower'}.`;
+}

@@ -101,7 +101,7 @@ export function addImportExportRoutes(app: AdminApp, services: AdminServices): v
       const request = { document, ...query, deployment: services, actor: actor.name };
       const { basedOn, plan, callers } = await importRules(services.database, request);
       const published = query.dryRun
-        ? warningsBeforehand(previewImport(plan, services))
+        ? warningsBeforehand(await previewImport(plan, document, services))
         : await publishChange(services, 'all');
       Object.assign(headers, versionHeader(published));
       return {

@@ -110,7 +110,7 @@ const toLimit = ({ rule, full, windowMs }: RuleCheck, caller: Caller) => ({
   methods: rule.methods,
   action: rule.action,
   scope: rule.scope,
-  isOverride: rule.subjects.length > 0,
+  isOverride: rule.subjects.length > 0 || rule.tenants.length > 0,
   validUntil: rule.validUntilMs === null ? null : new Date(rule.validUntilMs).toISOString(),
   limit: full.limit,
   windowSeconds: windowMs / 1_000,

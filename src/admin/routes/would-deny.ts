@@ -11,7 +11,13 @@ import {
 } from '../../authoring/admission-bounds.ts';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../core/counting/algorithms/registry.ts';
 import { capacityOf } from '../../core/counting/capacity.ts';
-import { isUncounted, LARGEST_LIMIT, LONGEST_WINDOW_SECONDS } from '../../core/matching/rule.ts';
+import {
+  EVERY_SCOPE,
+  isUncounted,
+  LARGEST_LIMIT,
+  LONGEST_WINDOW_SECONDS,
+  type Scope,
+} from '../../core/matching/rule.ts';
 import { HOUR_MS } from '../../core/telemetry/records.ts';
 import { invalidRequest } from '../../http/internal-requests.ts';
 import { rules } from '../../rules/tables/tables.ts';
@@ -105,9 +111,10 @@ export function addWouldDenyRoutes(app: AdminApp, { database, now }: AdminServic
       const { limit, burst } = query;
       const told = { from: from.toISOString(), to: to.toISOString(), limit, windowSeconds };
       const unknown = windowSeconds === 0 ? BY_THE_CALENDAR : unknownBecause(rule, algorithm);
-      if (unknown !== undefined || algorithm === null) return { ...told, ...NOTHING, unknown: unknown ?? '' };
+      if (unknown !== undefined || algorithm === null || rule.scope === EVERY_SCOPE)
+        return { ...told, ...NOTHING, unknown: unknown ?? '' };
       const counted = { algorithm, limit, windowMs: windowSeconds * 1_000, extra: burst };
-      const question = toQuestion(rule, counted, { from, to });
+      const question = toQuestion({ ...rule, scope: rule.scope }, counted, { from, to });
       const effect = await readWouldDeny(database, { ...question, from, to });
       // Weir records no admitted requests of addresses, so one without denials may have been near the limit.
       const unsure = rule.scope === 'ip' && { perhapsDenied: null, surelyNotDenied: null };
@@ -131,7 +138,11 @@ function unknownBecause(rule: Rule, algorithm: AlgorithmId | null): string | und
   return undefined;
 }
 
-function toQuestion(rule: Rule, counted: CountedLimit, { from, to }: { from: Date; to: Date }) {
+function toQuestion(
+  rule: Rule & { readonly scope: Scope },
+  counted: CountedLimit,
+  { from, to }: { from: Date; to: Date },
+) {
   const costs = [rule.cost, ...rule.costs.map(({ cost }) => cost)];
   return {
     ruleId: rule.id,

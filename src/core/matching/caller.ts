@@ -1,5 +1,5 @@
 // Who calls, in the terms of the rules.
-import type { Scope } from './rule.ts';
+import type { RuleScope, Scope } from './rule.ts';
 
 export interface Caller {
   /** As rules count it: IPv6 by its prefix. */
@@ -54,7 +54,7 @@ export class CallerError extends Error {
 export type Claims = Readonly<Record<string, string>>;
 
 /** The id that a scope counts by, or undefined if the caller has none of that kind. */
-export function idInScope(scope: Scope, caller: Caller): string | undefined {
+export function idInScope(scope: RuleScope, caller: Caller): string | undefined {
   switch (scope) {
     case 'global':
       return 'all';
@@ -66,11 +66,13 @@ export function idInScope(scope: Scope, caller: Caller): string | undefined {
       return caller.apiKeyId;
     case 'ip':
       return caller.ip;
+    case 'all':
+      return undefined;
   }
 }
 
 /** Who is counted. A caller without an id in the rule's scope is counted by IP, so nobody goes uncounted. */
-export function subjectOf(scope: Scope, caller: Caller): { scope: Scope; id: string } {
+export function subjectOf(scope: RuleScope, caller: Caller): { scope: Scope; id: string } {
   const id = idInScope(scope, caller);
-  return id === undefined ? { scope: 'ip', id: caller.ip } : { scope, id };
+  return id === undefined || scope === 'all' ? { scope: 'ip', id: caller.ip } : { scope, id };
 }

@@ -3,7 +3,7 @@
 import { counterId, hash } from '../counting/keys.ts';
 import { isChosenByClient } from './counted-by.ts';
 import { slotOf } from './resource.ts';
-import { LARGEST_LIMIT, type Rule, type RuleLimit } from './rule.ts';
+import { EVERY_SCOPE, LARGEST_LIMIT, type Rule, type RuleLimit, type Scope } from './rule.ts';
 
 /** A limit in a snapshot, with the id of its counter. */
 export type PublishedLimit = RuleLimit & { readonly counterId: string };
@@ -11,7 +11,8 @@ export type PublishedLimit = RuleLimit & { readonly counterId: string };
 export type PublishedRule = Omit<Rule, 'limits'> & { readonly limits: readonly PublishedLimit[] };
 
 /** One limit of a rule, with all fields of the rule. */
-export interface CompiledRule extends PublishedLimit, Omit<PublishedRule, 'policy'> {
+export interface CompiledRule extends PublishedLimit, Omit<PublishedRule, 'policy' | 'scope'> {
+  readonly scope: Scope;
   /** The name of the limit that clients read. */
   readonly policy: string;
   /** A bound on all values that a client chooses, beside a counter of the same rule. */
@@ -67,8 +68,11 @@ export const isPerMethod = (rule: Rule): boolean => rule.per.includes('method');
 export const hasBound = ({ by }: Pick<Rule, 'by'>): boolean => by.some(isChosenByClient);
 
 /** The counters of a rule without variants and bounds: one for each limit. */
-export const countersOf = (rule: PublishedRule): CompiledRule[] =>
-  rule.limits.map((limit) => ({ ...rule, ...limit, policy: policyOf(rule, limit) }));
+export function countersOf(rule: PublishedRule): CompiledRule[] {
+  const { scope } = rule;
+  if (scope === EVERY_SCOPE) return [];
+  return rule.limits.map((limit) => ({ ...rule, ...limit, scope, policy: policyOf(rule, limit) }));
+}
 
 export function countersFor(rule: PublishedRule, variant: Variant): readonly CompiledRule[] {
   const counters = countersOf(rule).map((counter) => asVariant(counter, rule, variant));

@@ -1,5 +1,5 @@
 // The conditions of a rule beyond method and tier: its period of validity, the percent of subjects that it applies to,
-// and its hosts and routes.
+// its hosts and routes, and its tenants if it names subjects, too.
 
 import { hash } from '../counting/keys.ts';
 import { type Caller, subjectOf } from './caller.ts';
@@ -23,10 +23,13 @@ export type Condition = (asker: Asker) => boolean;
 export function conditionOf(rule: Rule): Condition | undefined {
   const isTimed = rule.validFromMs !== null || rule.validUntilMs !== null;
   const isPlaced = rule.hosts.length > 0 || rule.routes.length > 0;
-  if (!isTimed && !isPlaced && rule.percent === 100) return undefined;
+  // Without subjects, a slot finds the rule by its tenants.
+  const isOfTenants = rule.tenants.length > 0 && rule.subjects.length > 0;
+  if (!isTimed && !isPlaced && !isOfTenants && rule.percent === 100) return undefined;
   return (asker) =>
     isValidAt(rule, asker.nowMs) &&
     isAmong(rule, asker.caller) &&
+    (!isOfTenants || namesId(rule.tenants, asker.caller.tenantId)) &&
     (!isPlaced || (isForHost(rule, asker) && isForRoute(rule, asker)));
 }
 
@@ -108,12 +111,18 @@ const outlineOf = ({ segments, isPrefix, stem }: Route): string =>
 /** Longer than any resource is. */
 const LONGEST_STEM = 0x4000;
 
-// The subjects of an override: names, and patterns such as `acme-*`, which match all names with that beginning.
+// The subjects and tenants of an override: names, and patterns such as `acme-*`, which match all names with that
+// beginning.
 
 const STAR = '*';
 
 export const isPattern = (subject: string): boolean => subject.endsWith(STAR);
 export const prefixOf = (pattern: string): string => pattern.slice(0, -STAR.length);
+
+/** An empty list names everybody. */
+export const namesId = (named: readonly string[], id: string | undefined): boolean =>
+  named.length === 0 ||
+  (id !== undefined && named.some((one) => (isPattern(one) ? id.startsWith(prefixOf(one)) : id === one)));
 
 /** The value under this name; created on first use. */
 export function getOrSet<T>(table: Map<string, T>, name: string, create: () => T): T {

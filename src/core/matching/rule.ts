@@ -8,6 +8,11 @@ import type { Caller } from './caller.ts';
 export const SCOPES = ['global', 'tenant', 'user', 'apiKey', 'ip'] as const;
 export type Scope = (typeof SCOPES)[number];
 
+/** The scope of a rule that counts nothing and reaches rules of every scope. */
+export const EVERY_SCOPE = 'all' as const;
+export const RULE_SCOPES = [...SCOPES, EVERY_SCOPE] as const;
+export type RuleScope = (typeof RULE_SCOPES)[number];
+
 /**
  * `log` only records what it would have done. `allow` counts nothing: it is an exception from broader rules. `multiply`
  * counts nothing either: it changes the limits of other rules for some callers.
@@ -36,7 +41,7 @@ export interface Rule {
   readonly resources: readonly string[];
   /** None: every method. `GET` includes `HEAD`. */
   readonly methods: readonly string[];
-  readonly scope: Scope;
+  readonly scope: RuleScope;
   /** Each of its resources, or each method, has its own counter; none: all share one. */
   readonly per: readonly Per[];
   /** Counted by these parts together instead of the scope (counted-by.ts); none: by the scope. */
@@ -49,6 +54,8 @@ export interface Rule {
   readonly routes: readonly string[];
   /** None: callers of every tier. */
   readonly tiers: readonly string[];
+  /** None: callers of every tenant. `acme-*` names all that begin with `acme-`. */
+  readonly tenants: readonly string[];
   /**
    * None: every subject of the scope. An override names the users, tenants, keys or IPs that it applies to; `acme-*`
    * names all that begin with `acme-`.
@@ -67,10 +74,10 @@ export interface Rule {
   readonly refundOnError: boolean;
   readonly action: Action;
   /**
-   * For `multiply`: the factor for the limits of rules of the same scope, for its resource or a narrower one.
+   * For `multiply`: the factor for the limits of rules of its scope, for its resource or a narrower one.
    */
   readonly times: number | null;
-  /** Rules of the same scope whose resource contains this one's do not apply where this rule does. */
+  /** Rules of its scope whose resource contains this one's do not apply where this rule does. */
   readonly replaces: boolean;
   /** The longest that `throttle` makes a request wait. */
   readonly maxDelayMs: number | null;

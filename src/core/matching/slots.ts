@@ -7,6 +7,7 @@ import {
   countedMethod,
   countersFor,
   everyVariant,
+  hasBound,
   isPerMethod,
   type PublishedRule,
   type Variant,
@@ -24,26 +25,31 @@ import {
 } from './conditions.ts';
 import { parametersOf, type RequestFacts } from './counted-by.ts';
 import { contains, parseResource, type Route } from './resource.ts';
-import { type Rule, SCOPES, type Scope } from './rule.ts';
+import { EVERY_SCOPE, RULE_SCOPES, type Rule, type RuleScope } from './rule.ts';
 
 // Which of two rules of a slot comes first.
 
-/** Which of two rules of a slot wins: the lower priority number, then the more specific rule, then the lower id. */
-export function byRank(a: Rule, b: Rule): number {
-  return a.priority - b.priority || specificity(b) - specificity(a) || (a.id < b.id ? -1 : 1);
-}
-
 /**
- * From most to least specific: subjects by name, subjects by pattern, tiers, methods, hosts or routes.
+ * Which of two rules of a slot wins: the lower priority number, then the more specific rule, then the lower id. A rule
+ * for every scope comes after one for a single scope.
  */
-export const specificity = ({ subjects, tiers, methods, hosts, routes }: Rule): number =>
-  bySubjects(subjects) +
+export const byRank = (a: Rule, b: Rule): number =>
+  byPriority(a, b) ||
+  Number(a.scope === EVERY_SCOPE) - Number(b.scope === EVERY_SCOPE) ||
+  (a.id < b.id ? -1 : 1);
+
+const byPriority = (a: Rule, b: Rule): number => a.priority - b.priority || specificity(b) - specificity(a);
+
+/** From most to least specific: subjects by name or by pattern, tenants likewise, tiers, methods, hosts or routes. */
+export const specificity = ({ subjects, tenants, tiers, methods, hosts, routes }: Rule): number =>
+  byNames(subjects) * 32 +
+  byNames(tenants) * 8 +
   (tiers.length > 0 ? 4 : 0) +
   (methods.length > 0 ? 2 : 0) +
   (hosts.length > 0 || routes.length > 0 ? 1 : 0);
 
-const bySubjects = (subjects: readonly string[]): number =>
-  subjects.length === 0 ? 0 : subjects.some(isPattern) ? 8 : 16;
+const byNames = (named: readonly string[]): number =>
+  named.length === 0 ? 0 : named.some(isPattern) ? 1 : 2;
 
 /** The methods of the rule, with `HEAD` spelled out; empty means all. */
 export const methodsOf = ({
@@ -74,16 +80,35 @@ interface Multiplying {
 }
 
 /** The factor for the limits of a rule. If several rules multiply, only the best one counts. */
-export function timesFor(rule: Rule, multiplying: readonly Multiplying[]): number | undefined {
+export function timesFor(
+  rule: Rule,
+  multiplying: readonly Multiplying[],
+  caller: Caller,
+): number | undefined {
   let best: Multiplying | undefined;
   for (const one of multiplying)
-    if ((best === undefined || one.rank < best.rank) && multiplies(one.rule, rule)) best = one;
+    if ((best === undefined || one.rank < best.rank) && multiplies(one.rule, rule, caller)) best = one;
   return best?.rule.times ?? undefined;
 }
 
-export const multiplies = (from: Rule, to: Rule): boolean =>
-  from.scope === to.scope &&
+export const multiplies = (from: Rule, to: Rule, caller: Caller): boolean =>
+  (from.scope === to.scope || from.scope === EVERY_SCOPE) &&
+  ((from.scope !== EVERY_SCOPE && from.tenants.length === 0) || countsByOwnId(to, caller)) &&
   routesOf(to).every((narrow) => routesOf(from).some((wide) => contains(wide, narrow)));
+
+/**
+ * Whether every counter of the rule belongs to the caller, its user or its tenant. Others may share an address, and
+ * their requests must find the same limit.
+ */
+function countsByOwnId(rule: Rule, caller: Caller): boolean {
+  const isOwn = (part: string) =>
+    OWN.some((scope) => scope === part && idInScope(scope, caller) !== undefined);
+  // Its bound is counted by the scope.
+  if (rule.by.length > 0 && !hasBound(rule)) return rule.by.some(isOwn);
+  return isOwn(rule.scope) && (rule.by.length === 0 || rule.by.some(isOwn));
+}
+
+const OWN = ['tenant', 'user', 'apiKey'] as const;
 
 const known = new WeakMap<Rule, readonly Route[]>();
 
@@ -156,24 +181,30 @@ interface Counted {
 }
 
 /**
- * The rules of one scope and resource, best first, grouped by their narrowest condition on the caller: subject, pattern
+ * The rules of one scope and resource, best first, grouped by their narrowest condition on the caller: subject, tenant
  * or tier. Shadow rules have slots of their own, so that a shadow rule never displaces one that denies.
  */
 export interface Slot {
-  readonly scope: Scope;
+  readonly scope: RuleScope;
   /** What its rules count by instead of the scope; '': by the scope; MULTIPLYING: they count nothing. */
   readonly by: string;
   readonly route: Route;
   readonly isShadow: boolean;
-  /** Whether the tier of a caller makes a difference. */
-  isTiered: boolean;
+  /** Whether the tier or the tenant of a caller makes a difference. */
+  asksWho: boolean;
   /** Whether some rule of the slot puts broader rules aside. */
   isReplacing: boolean;
   /** Whether denied requests change a counter of some rule of the slot. */
   mustSeeDenied: boolean;
   readonly everybody: Candidate[];
   byTier?: Map<string, Candidate[]>;
-  bySubject?: Map<string, Candidate[]>;
+  byTenant?: Named;
+  bySubject?: Named;
+}
+
+/** Rules by the names and patterns that they name. */
+interface Named {
+  byName?: Map<string, Candidate[]>;
   byPattern?: PrefixTable<Candidate[]>;
 }
 
@@ -186,26 +217,27 @@ export const createSlot = (rule: Rule, route: Route): Slot => ({
   by: slotBy(rule),
   route,
   isShadow: isShadowRule(rule),
-  isTiered: false,
+  asksWho: false,
   isReplacing: false,
   mustSeeDenied: false,
   everybody: [],
 });
 
-export const isEmpty = ({ everybody, byTier, bySubject, byPattern }: Slot): boolean =>
-  everybody.length === 0 && !byTier && !bySubject && !byPattern;
+export const isEmpty = ({ everybody, byTier, byTenant, bySubject }: Slot): boolean =>
+  everybody.length === 0 && !byTier && !byTenant && !bySubject;
 
 /** Orders slots by scope; within a scope, shadow slots come last. */
 export const placeOf = ({ scope, isShadow }: Pick<Slot, 'scope' | 'isShadow'>): number =>
-  SCOPES.indexOf(scope) * 2 + Number(isShadow);
+  RULE_SCOPES.indexOf(scope) * 2 + Number(isShadow);
 
 /** Rules must be added by rank, the best one first. */
 export function addToSlot(slot: Slot, rule: PublishedRule, rank: number, resource: string): void {
   const candidate = toCandidate(slot, rule, { rank, resource });
-  slot.isTiered ||= rule.tiers.length > 0 || takesLimitOfTier(rule);
+  slot.asksWho ||= rule.tiers.length > 0 || rule.tenants.length > 0 || takesLimitOfTier(rule);
   slot.isReplacing ||= candidate.isReplacing;
   slot.mustSeeDenied ||= rule.countDenied || rule.blockSeconds !== null;
-  if (rule.subjects.length > 0) addBySubject(slot, candidate);
+  if (rule.subjects.length > 0) slot.bySubject = addNamed(slot.bySubject, rule.subjects, candidate);
+  else if (rule.tenants.length > 0) slot.byTenant = addNamed(slot.byTenant, rule.tenants, candidate);
   else if (rule.tiers.length > 0) slot.byTier = addByName(slot.byTier, rule.tiers, candidate);
   else addUnlessCovered(slot.everybody, candidate);
 }
@@ -269,14 +301,14 @@ export const countersOfAll = (candidate: Candidate): readonly CompiledRule[] =>
     ? countedOfAny(candidate).counters
     : everyVariant(candidate.rule).flatMap((variant) => countersFor(candidate.rule, variant));
 
-function addBySubject(slot: Slot, candidate: Candidate): void {
-  const { subjects } = candidate.rule;
-  const named = subjects.filter((subject) => !isPattern(subject));
-  if (named.length > 0) slot.bySubject = addByName(slot.bySubject, named, candidate);
-  for (const pattern of subjects.filter(isPattern)) {
-    slot.byPattern ??= new PrefixTable();
-    addUnlessCovered(slot.byPattern.getOrSet(prefixOf(pattern), createList), candidate);
+function addNamed(named: Named = {}, list: readonly string[], candidate: Candidate): Named {
+  const names = list.filter((one) => !isPattern(one));
+  if (names.length > 0) named.byName = addByName(named.byName, names, candidate);
+  for (const pattern of list.filter(isPattern)) {
+    named.byPattern ??= new PrefixTable();
+    addUnlessCovered(named.byPattern.getOrSet(prefixOf(pattern), createList), candidate);
   }
+  return named;
 }
 
 function addByName(
@@ -310,14 +342,25 @@ export type SlotRequest = Pick<MatchRequest, 'method' | 'caller' | 'nowMs' | 'fa
 export function bestOf(slot: Slot, asked: SlotRequest, tier: string | undefined): Candidate | undefined {
   let best = firstOf(slot.everybody, asked, tier);
   if (slot.byTier && tier !== undefined) best = better(best, firstOf(slot.byTier.get(tier), asked, tier));
-  if (slot.bySubject || slot.byPattern) {
-    // Uses the caller's own id: an override does not apply to a caller that is counted by IP for lack of an id.
-    const id = idInScope(slot.scope, asked.caller);
-    if (id === undefined) return best;
-    best = better(best, firstOf(slot.bySubject?.get(id), asked, tier));
-    for (const list of slot.byPattern?.find(id) ?? []) best = better(best, firstOf(list, asked, tier));
-  }
+  for (const list of listsFor(slot, asked.caller)) best = better(best, firstOf(list, asked, tier));
   return best;
+}
+
+const NONE: readonly Candidate[][] = [];
+
+/** The rules that name the caller or its tenant. */
+function listsFor({ scope, byTenant, bySubject }: Slot, caller: Caller): readonly Candidate[][] {
+  if (!byTenant && !bySubject) return NONE;
+  const ofTenant = listsOf(byTenant, caller.tenantId);
+  // Uses the caller's own id: an override does not apply to a caller that is counted by IP for lack of an id.
+  return bySubject ? [...ofTenant, ...listsOf(bySubject, idInScope(scope, caller))] : ofTenant;
+}
+
+function listsOf(named: Named | undefined, id: string | undefined): readonly Candidate[][] {
+  if (!named || id === undefined) return NONE;
+  const byName = named.byName?.get(id);
+  const byPattern = named.byPattern?.find(id) ?? NONE;
+  return byName ? [byName, ...byPattern] : byPattern;
 }
 
 function firstOf(
@@ -341,12 +384,9 @@ const better = (a: Candidate | undefined, b: Candidate | undefined) =>
 
 /** The rules of a slot that win for this caller with some method. */
 export function winnersOf(slot: Slot, asker: Asker, tier: string | undefined): Candidate[] {
-  const id = slot.bySubject || slot.byPattern ? idInScope(slot.scope, asker.caller) : undefined;
   const ofTier = tier === undefined ? undefined : slot.byTier?.get(tier);
-  const ofSubject = id === undefined ? undefined : slot.bySubject?.get(id);
   const candidates: Candidate[] = [];
-  const ofPatterns = id === undefined ? [] : (slot.byPattern?.find(id) ?? []);
-  for (const list of [slot.everybody, ofTier, ofSubject, ...ofPatterns])
+  for (const list of [slot.everybody, ofTier, ...listsFor(slot, asker.caller)])
     for (const candidate of list ?? [])
       if (names(candidate.rule.tiers, tier) && (candidate.condition?.(asker) ?? true))
         candidates.push(candidate);
@@ -367,25 +407,29 @@ export function winnersOf(slot: Slot, asker: Asker, tier: string | undefined): C
 export const EVERY_METHOD = '*';
 
 // Rules that put others aside: a rule that `replaces`, and one that allows. Where such a rule wins its slot, rules of
-// the same scope whose resource contains its own do not apply.
+// the same scope whose resource contains its own do not apply. One that allows can be for every scope. Then it has a
+// slot of its own, so it also puts rules for its very resource aside, unless they come first.
 
 /** The winners that no other winner puts aside. Mostly that is all of them. */
 export function withoutReplaced(winners: readonly Candidate[]): readonly Candidate[] {
   if (!winners.some(({ isReplacing }) => isReplacing)) return winners;
-  return winners.filter(({ slot }) => !winners.some((other) => isReplacedBy(slot, other)));
+  return winners.filter((winner) => !winners.some((other) => other.isReplacing && putsAside(other, winner)));
 }
 
-const isReplacedBy = (slot: Slot, { slot: other, isReplacing }: Candidate): boolean =>
-  isReplacing && reaches(other, slot);
+interface Placed {
+  readonly rule: Rule;
+  readonly slot: Pick<Slot, 'scope' | 'route' | 'isShadow'>;
+}
+
+/** Whether a winner that replaces or allows puts the other one aside. */
+export const putsAside = (from: Placed, to: Placed): boolean =>
+  reaches(from.slot, to.slot) &&
+  (!isSameRoute(from.slot.route, to.slot.route) || byPriority(from.rule, to.rule) <= 0);
 
 /** Whether rules of the first slot can put those of the second aside. A shadow rule changes nothing. */
-export const reaches = (
-  from: Pick<Slot, 'scope' | 'route' | 'isShadow'>,
-  to: Pick<Slot, 'scope' | 'route' | 'isShadow'>,
-): boolean =>
-  from.scope === to.scope &&
+export const reaches = (from: Placed['slot'], to: Placed['slot']): boolean =>
+  (from.scope === to.scope ? !isSameRoute(from.route, to.route) : from.scope === EVERY_SCOPE) &&
   (to.isShadow || !from.isShadow) &&
-  !isSameRoute(from.route, to.route) &&
   contains(to.route, from.route);
 
 const isSameRoute = (a: Slot['route'], b: Slot['route']): boolean => contains(a, b) && contains(b, a);

@@ -20,7 +20,15 @@ import {
   parseResource,
   type RouteTrie,
 } from './resource.ts';
-import { compileTiers, type ListEntry, limitOfTier, type Split, type Tier, type TierLimits } from './rule.ts';
+import {
+  compileTiers,
+  EVERY_SCOPE,
+  type ListEntry,
+  limitOfTier,
+  type Split,
+  type Tier,
+  type TierLimits,
+} from './rule.ts';
 import {
   addToSlot,
   bestOf,
@@ -189,23 +197,21 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
     limitOf(counter, caller, nowMs) {
       const limit = limitIn(counter, tierOf(caller).limits);
       if (limit === null) return null;
-      const times = hasMultiplying ? timesFor(counter, multiplyingFor(caller, nowMs)) : undefined;
+      const times = hasMultiplying ? timesFor(counter, multiplyingFor(caller, nowMs), caller) : undefined;
       return times === undefined ? { limit } : { limit: multiplied(limit, times, counter), times };
     },
     match(asked) {
       const request = completed(asked);
       const tier = tierOf(request.caller);
       const winners = winnersIn(routes, request, tier.name);
-      if (!hasMultiplying) return matchesOf(withoutReplaced(winners), { request, limits: tier.limits });
+      if (!hasMultiplying) return matchesOf(withoutReplaced(winners), saidOf(request, tier.limits));
       const multiplying = winners.filter(({ rule }) => isMultiplying(rule));
       const others = winners.filter(({ rule }) => !isMultiplying(rule));
-      return matchesOf(withoutReplaced(others), { request, limits: tier.limits, multiplying });
+      return matchesOf(withoutReplaced(others), saidOf(request, tier.limits, multiplying));
     },
     matchByIpOnly(asked) {
       const request = completed(asked);
-      return isAllowedByName
-        ? []
-        : matchesOf(winnersForAnybody(routes, request), { request, limits: undefined });
+      return isAllowedByName ? [] : matchesOf(winnersForAnybody(routes, request), saidOf(request, undefined));
     },
     limitsOf(caller, nowMs) {
       const tier = tierOf(caller);
@@ -216,7 +222,7 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
         for (const winner of winnersOf(slot, { caller, nowMs }, tier.name)) {
           if (told.has(winner.rule) || hasBound(winner.rule)) continue;
           if (winner.rule.resources.length > 1) told.add(winner.rule);
-          addMatches(limits, winner, { limits: tier.limits, multiplying });
+          addMatches(limits, winner, { caller, limits: tier.limits, multiplying });
           if (limits.length >= MAX_LIMITS) return limits.slice(0, MAX_LIMITS);
         }
       return limits;
@@ -262,8 +268,8 @@ function winnersForAnybody(routes: RouteTrie<Slot[]>, request: MatchRequest): re
 }
 
 /** Whether the slot treats all callers of an address alike. */
-const isForAnybody = ({ scope, by, isTiered }: Slot) =>
-  (scope === 'ip' || scope === 'global') && by === '' && !isTiered;
+const isForAnybody = ({ scope, by, asksWho }: Slot) =>
+  (scope === 'ip' || scope === 'global' || scope === EVERY_SCOPE) && by === '' && !asksWho;
 
 function matchesOf(winners: readonly Candidate[], said: Said): Match[] {
   const matches: Match[] = [];
@@ -279,31 +285,40 @@ function isRepeated(winners: readonly Candidate[], winner: Candidate): boolean {
 }
 
 interface Said {
+  readonly caller: Caller;
   /** The limits of the caller's tier. */
   readonly limits: TierLimits | undefined;
   /** Undefined: there is no particular request, so flat costs apply. */
-  readonly request?: MatchRequest;
+  readonly request?: MatchRequest | undefined;
   /** Rules that multiply limits of this caller. */
-  readonly multiplying?: readonly Candidate[];
+  readonly multiplying?: readonly Candidate[] | undefined;
 }
 
+const saidOf = (request: MatchRequest, limits: Said['limits'], multiplying?: Said['multiplying']): Said => ({
+  caller: request.caller,
+  limits,
+  request,
+  multiplying,
+});
+
 /** If the winner is unlimited for the caller's tier, the next rule of the slot does not apply instead. */
-function addMatches(into: Match[], winner: Candidate, { limits, request, multiplying }: Said): void {
+function addMatches(into: Match[], winner: Candidate, said: Said): void {
+  const { caller, limits, request, multiplying } = said;
   const { costOf, rule, parameters } = winner;
-  const times = multiplying?.length ? timesFor(rule, multiplying) : undefined;
+  const times = multiplying?.length ? timesFor(rule, multiplying, caller) : undefined;
   const { counters, matches } = request
     ? countedOf(winner, request.method)
     : { counters: countersOfAll(winner), matches: countedOfAny(winner).matches };
-  const isPlain = !winner.slot.isTiered && costOf === undefined && times === undefined;
+  const isPlain = !winner.slot.asksWho && costOf === undefined && times === undefined;
   if (isPlain && (request || rule.per.length === 0)) {
     for (const match of matches) into.push(match);
     return;
   }
   const cost = request && costOf ? costOf(request) : rule.cost;
   for (const counter of counters) {
-    const said = limitIn(counter, limits);
-    if (said === null) continue;
-    const limit = times === undefined ? said : multiplied(said, times, counter);
+    const own = limitIn(counter, limits);
+    if (own === null) continue;
+    const limit = times === undefined ? own : multiplied(own, times, counter);
     into.push({ rule: counter, limit, cost, times, parameters });
   }
 }

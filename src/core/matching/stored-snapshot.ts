@@ -9,9 +9,11 @@ import { compileSnapshot, type Snapshot, type SnapshotContent } from './snapshot
  */
 const FORMAT = 3;
 /** For snapshots with calendars or rules that multiply. Older Workers can still read the others. */
-const NEW_FORMAT = 4;
+const FORMAT_4 = 4;
+/** For snapshots with rules that name tenants, or are for every scope. */
+const FORMAT_5 = 5;
 /** The formats that this Worker can read. Each includes the ones before it. */
-const READABLE: readonly number[] = [1, 2, FORMAT, NEW_FORMAT];
+const READABLE: readonly number[] = [1, 2, FORMAT, FORMAT_4, FORMAT_5];
 
 export const versionOf = async (text: string): Promise<string> =>
   toHex((await digest('SHA-256', text)).slice(0, 8));
@@ -23,12 +25,19 @@ export const encodeSnapshot = ({ rules, ...others }: SnapshotContent): string =>
 export function joinSnapshot({ rules, ...content }: EncodedContent): string {
   const { tiers, lists, split, routes, settings, calendars } = content;
   const rest = JSON.stringify({ tiers, lists, split, routes, settings, calendars });
-  const isNew = calendars !== undefined || rules.some((text) => text.includes(MULTIPLYING));
-  return `{"format":${isNew ? NEW_FORMAT : FORMAT},"rules":[${rules.join(',')}],${rest.slice(1)}`;
+  const format = rules.some(needsFormat5)
+    ? FORMAT_5
+    : calendars !== undefined || rules.some((text) => text.includes(MULTIPLYING))
+      ? FORMAT_4
+      : FORMAT;
+  return `{"format":${format},"rules":[${rules.join(',')}],${rest.slice(1)}`;
 }
 
 /** Every encoded rule that multiplies contains this text. */
 const MULTIPLYING = '"action":"multiply"';
+/** Every encoded rule that names tenants, or is for every scope, contains one of these. */
+const SINCE_5 = ['"tenants":[', '"scope":"all"'];
+const needsFormat5 = (text: string) => SINCE_5.some((part) => text.includes(part));
 
 export interface EncodedContent extends Omit<SnapshotContent, 'rules'> {
   readonly rules: readonly string[];

@@ -6,6 +6,7 @@ import { parseRoutes } from '../../authoring/route-schema.ts';
 import { limitProblem } from '../../authoring/rule-problems.ts';
 import { parseRules, type RejectedRow } from '../../authoring/rule-schema.ts';
 import { resolveTiers, type WrittenTier } from '../../authoring/tier-schema.ts';
+import { type NamedSubject, nameOfSubject, subjectsNamedBy } from '../../authoring/warnings.ts';
 import { traitsOf } from '../../core/counting/algorithms/registry.ts';
 import { ipRangeProblem } from '../../core/matching/ip.ts';
 import type { OriginPolicy } from '../../core/matching/origin-routes.ts';
@@ -196,6 +197,33 @@ function parseLists(rows: readonly (typeof listEntries.$inferSelect)[]): Sorted<
     else sorted.rejected.push({ id, name: `${list} ${value}`, problems: [`value: ${problem}`] });
   }
   return sorted;
+}
+
+// Subjects that rules name, and nobody has.
+
+/** Each takes a few look-ups in indexes. More are not worth a wait of seconds. */
+const MOST_NAMED = 10_000;
+
+/** The names of those that no row, no key and no recorded request has. A token may still name them. */
+export async function findUnknownSubjects(
+  database: Database,
+  rules: readonly Rule[],
+): Promise<ReadonlySet<string>> {
+  const named = new Map(rules.flatMap(subjectsNamedBy).map((one) => [nameOfSubject(one), one]));
+  if (named.size === 0) return new Set();
+  const asked = JSON.stringify([...named.values()].slice(0, MOST_NAMED));
+  const { rows } = await database.execute<{ kind: NamedSubject['kind']; id: string }>(sql`
+    select kind, id from jsonb_to_recordset(${asked}::jsonb) as named (kind text, id text)
+    where not case kind
+      when 'user' then exists (select from weir.users where users.id = named.id)
+        or exists (select from weir.api_keys where user_id = named.id)
+        or exists (select from weir.usage where user_id = named.id)
+      when 'tenant' then exists (select from weir.tenants where tenants.id = named.id)
+        or exists (select from weir.usage where tenant_id = named.id)
+      else exists (select from weir.api_keys where api_keys.id =
+        case when named.id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then named.id::uuid end)
+    end`);
+  return new Set(rows.map(nameOfSubject));
 }
 
 // Callers whose tier, tenant or key has changed lately, from Postgres.

@@ -3,7 +3,7 @@
 import { sql } from 'drizzle-orm';
 import type { RejectedRow } from '../../authoring/rule-schema.ts';
 import { findWarnings, type RuleWarning } from '../../authoring/warnings.ts';
-import type { SharesByRegion } from '../../core/matching/rule.ts';
+import type { Rule, SharesByRegion } from '../../core/matching/rule.ts';
 import { joinSnapshot, versionOf } from '../../core/matching/stored-snapshot.ts';
 import {
   type Announcement,
@@ -17,6 +17,7 @@ import {
 import type { WeightedRegion } from '../../core/regions/parts.ts';
 import type { Kv } from '../edge/published.ts';
 import type { Database } from '../tables/repository.ts';
+import { findUnknownSubjects } from './content.ts';
 import { copyTo, publishedText, writeCurrent, writePart } from './copies.ts';
 import { confirmPlacements, forgetPlacements } from './placements.ts';
 import { recordPublication } from './record.ts';
@@ -129,13 +130,15 @@ async function publishOnce(options: PublishOptions, { again = false, repairs, co
     findBroken(options),
     ...parts.filter(({ kind }) => again || !isKnown(kind)).map((part) => writePart(kv, part)),
   ]);
-  const [told] = await Promise.all([
+  const [told, unknown] = await Promise.all([
     Promise.all(
       regions.map(async (region, i) => {
         await copying[i];
         return broken[i] ?? announce(region, announcement, onError);
       }),
     ),
+    // Nobody reads the warnings of a cron run.
+    repairs ? undefined : unknownIn(options, published.content.rules, concerns),
     complete(options, { announcement, published, bytes, isWritten }),
   ]);
   const publication: Publication = {
@@ -143,10 +146,26 @@ async function publishOnce(options: PublishOptions, { again = false, repairs, co
     changed: !isKnown('rules'),
     ruleCount: published.content.rules.length,
     rejected: published.rejected,
-    warnings: findWarnings({ ...published.content, regions, nowMs: options.now(), concerns }),
+    warnings: findWarnings({ ...published.content, regions, nowMs: options.now(), concerns, unknown }),
     regions: told,
   };
   return { publication, unconfirmed: published.unconfirmed };
+}
+
+/** Undefined if Postgres cannot say. The publication does not depend on it. */
+async function unknownIn(
+  { database, onError }: PublishOptions,
+  rules: readonly Rule[],
+  concerns: HowToPublish['concerns'],
+) {
+  const asked = concerns && new Set(concerns);
+  const concerned = asked ? rules.filter(({ id }) => asked.has(id)) : rules;
+  try {
+    return await findUnknownSubjects(database, concerned);
+  } catch (error) {
+    onError(error);
+    return undefined;
+  }
 }
 
 /** Makes the number higher than those in the regions. It is lower only if the database was restored or replaced. */
