@@ -31,7 +31,7 @@ export const run: Bench = async ({ say, scaled, parts }) => {
   await withoutIndexes(client, () =>
     client.query(FILL, [rows, new Date(nowMs - DAYS * DAY_MS), (DAYS * DAY_MS) / 1_000 / rows]),
   );
-  await client.query('vacuum analyze weir.events');
+  await client.query('vacuum analyze weir.denials');
   say(`written and indexed in ${((performance.now() - startedAtMs) / 1_000).toFixed(0)} s`);
   const found = new Map<ViolatorKind, Asked>();
   for (const kind of KINDS) found.set(kind, await ask(client, kind, { nowMs, runs: scaled(RUNS) }));
@@ -60,27 +60,29 @@ export const run: Bench = async ({ say, scaled, parts }) => {
  * the same key.
  */
 const FILL = `
-  insert into weir.events (at, scope, rule_id, rule_name, subject, count)
+  insert into weir.denials (at, scope, rule_id, rule_name, subject, tenant_id, user_id, api_key_id, count)
   select date_trunc('minute', $2::timestamptz + make_interval(secs => n * $3::float8)),
     (array['ip', 'ip', 'user', 'apiKey'])[1 + n % 4], 'rule-' || n % 50, 'Rule ' || n % 50,
-    'subject-' || (n::bigint * 7919) % 300000 || '-' || n % 4, 1 + n % 10
+    'subject-' || (n::bigint * 7919) % 300000 || '-' || n % 4,
+    'tenant-' || n % 100, case n % 4 when 2 then 'subject-' || (n::bigint * 7919) % 300000 || '-2' else '' end,
+    case n % 4 when 3 then 'subject-' || (n::bigint * 7919) % 300000 || '-3' else '' end, 1 + n % 10
   from generate_series(1, $1::int) n`;
 
 /** Inserting is several times faster without indexes. They are built afterwards, from all rows at once. */
 async function withoutIndexes(client: pg.Client, fill: () => Promise<unknown>): Promise<void> {
   const { rows: keys } = await client.query<{ name: string; definition: string }>(
     `select quote_ident(conname) as name, pg_get_constraintdef(oid) as definition from pg_constraint
-     where conrelid = 'weir.events'::regclass and contype = 'p'`,
+     where conrelid = 'weir.denials'::regclass and contype = 'p'`,
   );
-  for (const { name } of keys) await client.query(`alter table weir.events drop constraint ${name}`);
+  for (const { name } of keys) await client.query(`alter table weir.denials drop constraint ${name}`);
   const { rows: indexes } = await client.query<{ name: string; definition: string }>(
-    `select 'weir.' || quote_ident(indexname) as name, indexdef as definition from pg_indexes where tablename = 'events' and schemaname = 'weir'`,
+    `select 'weir.' || quote_ident(indexname) as name, indexdef as definition from pg_indexes where tablename = 'denials' and schemaname = 'weir'`,
   );
   for (const { name } of indexes) await client.query(`drop index ${name}`);
   await fill();
   await client.query(`set maintenance_work_mem = '256MB'`);
   for (const { name, definition } of keys)
-    await client.query(`alter table weir.events add constraint ${name} ${definition}`);
+    await client.query(`alter table weir.denials add constraint ${name} ${definition}`);
   for (const { definition } of indexes) await client.query(definition);
 }
 
@@ -96,7 +98,7 @@ async function ask(
   { nowMs, runs }: { readonly nowMs: number; readonly runs: number },
 ): Promise<Asked> {
   const period = { from: new Date(nowMs - DAY_MS), to: new Date(nowMs) };
-  const { sql, params } = new PgDialect().sqlToQuery(violatorsQuery(kind, period));
+  const { sql, params } = new PgDialect().sqlToQuery(violatorsQuery({ by: kind, ...period }));
   const text = `${sql} limit 50`;
   const times: number[] = [];
   for (let i = 0; i < runs; i += 1) {

@@ -123,7 +123,7 @@ async function read(client: pg.Client): Promise<Written> {
   const { rows } = await client.query<Record<keyof Written, string>>(`
     select coalesce(sum(count), 0) as written, coalesce(sum(count) filter (where subject = 'other'), 0) as other,
       count(*) as rows, (select count(*) from weir.record_batches) as messages
-    from weir.events`);
+    from weir.denials`);
   const [found] = rows;
   if (!found) throw new Error('Postgres has not answered');
   return {

@@ -83,6 +83,10 @@ export const button = (label: Child, click: () => void, attributes: Attributes =
 /** Says what to do where there is nothing to show yet. */
 export const empty = (...children: readonly Child[]): HTMLElement => h('p', { class: 'empty' }, children);
 
+/** What has a name and an id. */
+export const withId = (named: Child, name: string | null | undefined, id: string): Child =>
+  name && name !== id ? [named, ' ', h('small', { class: 'id' }, id)] : named;
+
 export const link = (parts: readonly string[], ...children: readonly Child[]): HTMLAnchorElement =>
   h('a', { href: hrefOf(parts) }, children);
 

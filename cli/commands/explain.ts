@@ -11,7 +11,8 @@ interface Explanation {
     readonly limit: number;
     readonly windowSeconds: number;
     readonly cost: number;
-    readonly subject: { readonly scope: string; readonly id: string };
+    /** The id is null if it depends on the address, and none was given. */
+    readonly subject: { readonly scope: string; readonly id: string | null };
     readonly left: { readonly allowed: boolean; readonly remaining: number } | null;
   }[];
   readonly doesNotApply: readonly { readonly name: string; readonly detail: string }[];
@@ -57,9 +58,17 @@ function verdictOf({ listed, applies }: Explanation): string {
   if (listed !== null) return `the caller is on the ${listed} list, so no rule matters`;
   const denying = applies.filter(({ left }) => left?.allowed === false).map(({ name }) => name);
   if (denying.length > 0) return `denied now by ${denying.join(', ')}`;
+  if (applies.some(dependsOnAddress)) return 'depends on the address (--ip)';
   return applies.length === 0 ? 'no rule applies' : 'passes now';
 }
 
-const describe = ({ limit, windowSeconds, cost, subject, left }: Explanation['applies'][number]): string =>
-  `${limit} in ${windowSeconds} s for ${subject.scope} ${subject.id}, cost ${cost}, ` +
-  (left ? `${left.remaining} left` : 'the counters did not answer');
+type Applied = Explanation['applies'][number];
+
+const dependsOnAddress = ({ subject }: Applied): boolean => subject.id === null;
+
+function describe(applied: Applied): string {
+  const { limit, windowSeconds, cost, subject, left } = applied;
+  const rule = `${limit} in ${windowSeconds} s for ${subject.scope} ${subject.id ?? '(any)'}, cost ${cost}, `;
+  if (dependsOnAddress(applied)) return `${rule}depends on the address`;
+  return rule + (left ? `${left.remaining} left` : 'the counters did not answer');
+}

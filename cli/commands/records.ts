@@ -5,35 +5,56 @@ import { renderTable } from '../table.ts';
 
 interface Violators {
   readonly items: readonly {
+    readonly scope?: string;
     readonly subject: string;
+    /** Of a rule or a key. */
+    readonly name: string | null;
+    readonly tenantId?: string | null;
     readonly count: number;
     readonly lastAt: string;
-    readonly rules: readonly string[];
+    readonly rules: readonly { readonly id: string; readonly name: string }[];
   }[];
 }
 
+/** The options that narrow a question, and the parameter of each. */
+const FILTERS = { rule: 'rule', tenant: 'tenant', user: 'user', key: 'apiKey' } as const;
+const FILTER_WORDS = { rule: 'RULE', tenant: 'ID', user: 'ID', key: 'KEY' } as const;
+const FILTER_USAGE = '[--rule RULE] [--tenant ID] [--user ID] [--key KEY]';
+
+/** `given` names the parameter of each option. */
+function queryOf(
+  { options }: CommandContext,
+  given: Readonly<Record<string, string>>,
+  fixed: Readonly<Record<string, string>>,
+): URLSearchParams {
+  const query = new URLSearchParams(fixed);
+  for (const [option, name] of Object.entries(given)) {
+    const value = textOption(options, option);
+    if (value !== undefined) query.set(name, value);
+  }
+  return query;
+}
+
 export const top: Command = {
-  usage: 'top [--group-by ip|user|apiKey|tenant|rule] [--since 24h] [--limit 10]',
-  does: 'lists who was denied most',
-  options: { 'group-by': 'KIND', since: 'TIME', limit: 'N' },
-  async run({ api, options, say, report }) {
-    const query = new URLSearchParams({ limit: textOption(options, 'limit') ?? '10' });
-    for (const [option, name] of [
-      ['group-by', 'groupBy'],
-      ['since', 'since'],
-    ] as const) {
-      const value = textOption(options, option);
-      if (value !== undefined) query.set(name, value);
-    }
-    const { items } = await api.admin<Violators>('GET', `/violators?${query}`);
+  usage: `top [--group-by all|ip|user|apiKey|tenant|rule] [--since 24h] [--limit 10] ${FILTER_USAGE}`,
+  does: 'lists who was denied most; RULE and KEY are names or ids',
+  options: { 'group-by': 'KIND', since: 'TIME', limit: 'N', ...FILTER_WORDS },
+  async run(context) {
+    const { api, say, report } = context;
+    const given = { 'group-by': 'groupBy', since: 'since', limit: 'limit', ...FILTERS };
+    const { items } = await api.admin<Violators>(
+      'GET',
+      `/violators?${queryOf(context, given, { limit: '10' })}`,
+    );
     report({ items });
-    const rows = items.map(({ subject, count, lastAt, rules }) => [
-      subject,
+    const rows = items.map(({ scope = '', subject, name, tenantId, count, lastAt, rules }) => [
+      [scope, name === null ? subject : `${name} (${subject})`].filter(Boolean).join(' '),
+      scope === 'tenant' ? '' : (tenantId ?? ''),
       String(count),
       lastAt,
-      rules.join(', '),
+      rules.map((rule) => rule.name).join(', '),
     ]);
-    const header = ['subject', 'denied', 'last', 'rules'];
+    const header = ['caller', 'tenant', 'denied', 'last', 'rules'];
     for (const line of rows.length === 0 ? ['nobody was denied'] : renderTable([header, ...rows])) say(line);
     return 0;
   },
@@ -45,6 +66,10 @@ interface Event {
   readonly ruleId: string;
   readonly ruleName: string;
   readonly subject: string;
+  readonly tenantId: string | null;
+  readonly userId: string | null;
+  readonly apiKeyId: string | null;
+  readonly apiKeyName: string | null;
   readonly count: number;
 }
 
@@ -53,15 +78,13 @@ const SECOND_MS = 1_000;
 const A_DAY_SECONDS = 86_400;
 
 export const tail: Command = {
-  usage: 'tail [--rule NAME] [--every SECONDS] [--for SECONDS]',
+  usage: `tail [--every SECONDS] [--for SECONDS] ${FILTER_USAGE}`,
   does: 'prints denials as they are recorded, until it is stopped; with --json a line for each',
-  options: { rule: 'NAME', every: 'SECONDS', for: 'SECONDS' },
+  options: { every: 'SECONDS', for: 'SECONDS', ...FILTER_WORDS },
   async run(context) {
     const everyMs = secondsOf(context, 'every', 2) * SECOND_MS;
     const endMs = Date.now() + secondsOf(context, 'for', Number.POSITIVE_INFINITY) * SECOND_MS;
-    const query = new URLSearchParams({ since: '5m', limit: '1000' });
-    const rule = textOption(context.options, 'rule');
-    if (rule !== undefined) query.set('rule', rule);
+    const query = queryOf(context, FILTERS, { since: '5m', limit: '1000' });
     let known: ReadonlyMap<string, number> | undefined;
     for (;;) {
       const { items } = await context.api.admin<{ items: readonly Event[] }>('GET', `/events?${query}`);
@@ -81,11 +104,22 @@ export const newsOf = (events: readonly Event[], known: ReadonlyMap<string, numb
     .filter(({ count }) => count > 0)
     .reverse();
 
-const idOf = ({ at, scope, ruleId, subject }: Event) => JSON.stringify([at, scope, ruleId, subject]);
+const idOf = ({ at, scope, ruleId, subject, tenantId, userId, apiKeyId }: Event) =>
+  JSON.stringify([at, scope, ruleId, subject, tenantId, userId, apiKeyId]);
 
 function print({ say, report }: CommandContext, event: Event): void {
   report(event);
-  say(`${event.at.slice(0, 16)}  ${event.scope} ${event.subject}  ${event.count} × ${event.ruleName}`);
+  const { at, scope, subject, count, ruleName } = event;
+  say(`${at.slice(0, 16)}  ${scope} ${subject}  ${count} × ${ruleName}${callerText(event)}`);
+}
+
+/** Who called, if the rule has counted something else. */
+function callerText({ scope, tenantId, userId, apiKeyId, apiKeyName }: Event): string {
+  const ids = { tenant: tenantId, user: userId, apiKey: apiKeyId };
+  const others = Object.entries(ids).flatMap(([kind, id]) =>
+    id === null || kind === scope ? [] : [kind === 'apiKey' ? `key ${apiKeyName ?? id}` : `${kind} ${id}`],
+  );
+  return others.length === 0 ? '' : `  (${others.join(', ')})`;
 }
 
 function secondsOf({ options }: CommandContext, name: string, otherwise: number): number {

@@ -7,8 +7,9 @@ import { ago, count, moment, span } from '../format.ts';
 import { live } from '../live.ts';
 import { fillMinutes, fillSteps, type Points, type Series } from '../series.ts';
 import { actionsOf, openOverride } from './caller-actions.ts';
-import { badge } from './overview.ts';
+import { badge, callerLink, callerOf } from './overview.ts';
 import { failed, type View } from './view.ts';
+import { countedAsOf, type Subject, type Violator } from './violators.ts';
 
 export interface CallerLimit {
   readonly ruleId: string;
@@ -25,7 +26,15 @@ export interface CallerLimit {
   readonly left: { readonly allowed: boolean; readonly remaining: number; readonly resetAt: string } | null;
 }
 
+/** A limit that counts the address of a request, whoever sends it. */
+interface AddressLimit
+  extends Pick<
+    CallerLimit,
+    'ruleId' | 'name' | 'resource' | 'scope' | 'limit' | 'windowSeconds' | 'window'
+  > {}
+
 export interface CallerLimits {
+  readonly dependsOnAddress: readonly AddressLimit[];
   readonly caller: Readonly<Record<'ip' | 'userId' | 'apiKeyId' | 'tenantId' | 'tier', string | null>>;
   readonly listed: 'allow' | 'deny' | null;
   readonly limits: readonly CallerLimit[];
@@ -45,7 +54,9 @@ export const showCallerPage: View = (main, { parts: [scope = '', id = ''], signa
   const who = { scope, id };
   const facts = h('p', {});
   const limits = h('div', {});
+  const denied = h('div', {});
   const events = h('div', {});
+  const keyName = h('span', {});
   const used = usedChart(signal);
   const denials = chart({
     title: 'Denied, each minute of the last hour',
@@ -72,25 +83,34 @@ export const showCallerPage: View = (main, { parts: [scope = '', id = ''], signa
     everyMs: 5_000,
     from: 'Postgres',
     read: (within) => readRecords(who, within),
-    show: ([series, recent]) => {
+    show: ([series, recent, byRule, behind]) => {
       denials.show(fillMinutes(series));
+      fill(denied, deniedList(byRule.items), scope === 'ip' && behindList(behind.items));
       fill(events, eventTable(recent.items));
     },
     signal,
   });
   fill(
     main,
-    h('div', { class: 'head' }, h('h1', {}, `${KINDS[scope] ?? scope} `, h('code', {}, id)), sign),
+    h('div', { class: 'head' }, h('h1', {}, `${KINDS[scope] ?? scope} `, keyName, h('code', {}, id)), sign),
     facts,
     me.mayChange ? actions : null,
     h('h2', {}, 'Limits'),
     limits,
     h('div', { class: 'columns' }, used.element, denials.element),
     usageCurve(who, signal),
-    h('div', { class: 'head' }, h('h2', {}, 'Last denials'), recordsSign),
+    h('div', { class: 'head' }, h('h2', {}, 'Denials'), recordsSign),
+    denied,
     events,
   );
+  if (scope === 'apiKey') void showName(keyName, id, signal);
 };
+
+/** A key that is gone has no name, and its records stay. */
+async function showName(place: HTMLElement, id: string, signal: AbortSignal): Promise<void> {
+  const key = await get<{ name: string }>(`/keys/${id}`, {}, signal).catch(() => undefined);
+  if (key?.name) fill(place, `${key.name} `);
+}
 
 const KINDS: Readonly<Record<string, string>> = {
   user: 'User',
@@ -99,18 +119,60 @@ const KINDS: Readonly<Record<string, string>> = {
   ip: 'IP address',
 };
 
-interface DenialEvent {
+interface DenialEvent extends Subject {
   readonly at: string;
   readonly ruleId: string;
   readonly ruleName: string;
+  readonly tenantId: string | null;
+  readonly userId: string | null;
+  readonly apiKeyId: string | null;
+  readonly apiKeyName: string | null;
   readonly count: number;
 }
 
-const readRecords = ({ scope, id: subject }: Who, signal: AbortSignal) =>
-  Promise.all([
-    get<Series>('/events/series', { since: '1h', scope, subject }, signal),
-    get<Page<DenialEvent>>('/events', { since: '24h', scope, subject, limit: 10 }, signal),
+/** Denials of a user, key or tenant are its own, whatever the rules count. An address has those of rules that count it. */
+const readRecords = ({ scope, id }: Who, signal: AbortSignal) => {
+  const whose = scope === 'ip' ? { scope, subject: id } : { [scope]: id };
+  return Promise.all([
+    get<Series>('/events/series', { since: '1h', ...whose }, signal),
+    get<Page<DenialEvent>>('/events', { since: '24h', ...whose, limit: 10 }, signal),
+    get<Page<Violator>>('/violators', { since: '24h', groupBy: 'rule', ...whose, limit: 10 }, signal),
+    get<Page<Violator>>('/violators', { since: '24h', ...whose, limit: 10 }, signal),
   ]);
+};
+
+/** What a person asks first: how often, by which rule, and counted as whom. */
+const deniedList = (byRule: readonly Violator[]): Child =>
+  byRule.length > 0 &&
+  h(
+    'ul',
+    { class: 'denied-by' },
+    byRule.map((rule) =>
+      h(
+        'li',
+        {},
+        `Denied ${times(rule.count)} in the last day by `,
+        callerLink('rule', rule.subject, rule.name),
+        (rule.countedAs?.length ?? 0) > 0 && [', as ', countedAsOf(rule)],
+        '.',
+      ),
+    ),
+  );
+
+const times = (number: number) => (number === 1 ? 'once' : `${count(number)} times`);
+
+/** The callers with a name that rules counted by this address. */
+function behindList(behind: readonly Violator[]): Child {
+  const named = behind.filter(({ scope }) => scope !== 'ip');
+  if (named.length === 0) return null;
+  const shown = named.map((one, i) => [
+    i > 0 && ', ',
+    `${one.scope} `,
+    callerOf(one),
+    ` (${count(one.count)})`,
+  ]);
+  return h('p', {}, 'These callers were denied at this address: ', shown, '.');
+}
 
 const factsOf = ({ caller, listed }: CallerLimits): Child => [
   caller.tier ? ['Tier ', h('b', {}, caller.tier), '. '] : 'No tier. ',
@@ -122,7 +184,14 @@ const factsOf = ({ caller, listed }: CallerLimits): Child => [
 
 const usedOf = ({ limit, left }: CallerLimit) => (left ? Math.max(0, limit - left.remaining) : 0);
 
-function limitTable({ limits }: CallerLimits, who: Who, used: UsedChart): Child {
+const limitTable = (found: CallerLimits, who: Who, used: UsedChart): Child => [
+  ownLimits(found, who, used),
+  addressLimits(found.dependsOnAddress),
+];
+
+function ownLimits({ limits, dependsOnAddress }: CallerLimits, who: Who, used: UsedChart): Child {
+  if (limits.length === 0 && dependsOnAddress.length > 0)
+    return empty('What limits this caller depends on the address that it calls from.');
   if (limits.length === 0)
     return empty('No rule limits this caller. ', link(['rules', 'new'], 'Create one'), '.');
   return table('Limits', limits, [
@@ -157,6 +226,24 @@ function limitTable({ limits }: CallerLimits, who: Who, used: UsedChart): Child 
     },
   ]);
 }
+
+const addressLimits = (limits: readonly AddressLimit[]): Child =>
+  limits.length > 0 && [
+    h('h3', {}, 'Depends on the address'),
+    table('Limits that depend on the address', limits, [
+      { title: 'Rule', cell: (one) => link(['rules', one.ruleId], one.name) },
+      { title: 'For', cell: ({ resource }) => h('code', {}, resource) },
+      {
+        title: 'Limit',
+        isNumber: true,
+        cell: (one) => `${count(one.limit)} / ${one.window ?? span(one.windowSeconds)}`,
+      },
+      {
+        title: 'Counts',
+        cell: (one) => (one.scope === 'ip' ? 'each address' : `each ${one.scope}; without one, each address`),
+      },
+    ]),
+  ];
 
 const overrideText = ({ validUntil }: CallerLimit) =>
   validUntil ? `override, ends ${ago(validUntil)}` : 'override';
@@ -226,8 +313,17 @@ const eventTable = (items: readonly DenialEvent[]): Child =>
     : table('Last denials', items, [
         { title: 'Minute', cell: ({ at }) => h('time', { datetime: at, title: moment(at) }, ago(at)) },
         { title: 'Rule', cell: ({ ruleId, ruleName }) => link(['rules', ruleId], ruleName) },
+        { title: 'Counted as', cell: ({ scope, subject }) => [`${scope} `, callerLink(scope, subject)] },
+        { title: 'Caller', cell: whoCalled },
         { title: 'Denied', cell: (one) => count(one.count), isNumber: true },
       ]);
+
+/** By the most exact id. */
+const whoCalled = ({ tenantId, userId, apiKeyId, apiKeyName }: DenialEvent): Child => {
+  if (apiKeyId) return ['key ', callerLink('apiKey', apiKeyId, apiKeyName)];
+  if (userId) return ['user ', callerLink('user', userId)];
+  return tenantId ? ['tenant ', callerLink('tenant', tenantId)] : 'not known';
+};
 
 /** Weir records usage of callers with a name, not of addresses. */
 function usageCurve({ scope, id }: Who, signal: AbortSignal): Child {

@@ -3,7 +3,7 @@ import { get, type Page } from '../api.ts';
 import { type Child, empty, fill, h, hrefOf, link, table } from '../dom.ts';
 import { textField } from '../fields.ts';
 import { showCallerPage } from './caller.ts';
-import { callerLink } from './overview.ts';
+import { callerOf } from './overview.ts';
 import { failed, type View, waiting } from './view.ts';
 import type { Violator } from './violators.ts';
 
@@ -42,18 +42,14 @@ export const showCallers: View = async (main, { query, signal }) => {
 };
 
 async function suggestions(signal: AbortSignal): Promise<Child> {
-  const { items } = await get<Page<Violator>>(
-    '/violators',
-    { since: '24h', groupBy: 'all', limit: 10 },
-    signal,
-  );
+  const { items } = await get<Page<Violator>>('/violators', { since: '24h', limit: 10 }, signal);
   if (items.length === 0) return empty('Search for a caller. The page suggests callers that were denied.');
   return [
     h('h2', {}, 'Denied most in the last day'),
     h(
       'ul',
       {},
-      items.map(({ scope = '', subject }) => h('li', {}, scope, ' ', callerLink(scope, subject))),
+      items.map((one) => h('li', {}, one.scope, ' ', callerOf(one))),
     ),
   ];
 }

@@ -19,7 +19,8 @@ interface Applied {
   readonly windowSeconds: number;
   readonly window: string | null;
   readonly cost: number;
-  readonly subject: { readonly scope: string; readonly id: string };
+  /** The id is null if it depends on the address, and none was given. */
+  readonly subject: { readonly scope: string; readonly id: string | null };
   readonly left: {
     readonly allowed: boolean;
     readonly remaining: number;
@@ -137,16 +138,21 @@ const appliedText = (rule: Applied): Child => [
   `: ${count(rule.limit)} every ${rule.window ?? span(rule.windowSeconds)}`,
   rule.limitFrom === 'tier' && ' (of the tier)',
   rule.times !== null && ` (times ${rule.times})`,
-  `, counts ${rule.subject.scope} ${rule.subject.id}, takes ${rule.cost}. `,
-  rule.left
-    ? `${count(rule.left.remaining)} left, whole again ${ago(rule.left.resetAt)}.`
-    : 'The remaining units are not known.',
+  `, counts ${rule.subject.scope} ${rule.subject.id ?? '(depends on the address)'}, takes ${rule.cost}. `,
+  rule.subject.id === null
+    ? 'What is left depends on the address.'
+    : rule.left
+      ? `${count(rule.left.remaining)} left, whole again ${ago(rule.left.resetAt)}.`
+      : 'The remaining units are not known.',
   rule.action === 'log' && ' It only records, and denies nobody.',
 ];
 
 function verdict({ listed, enforcement, applies }: Explanation): HTMLElement {
   const denied = applies.filter((rule) => isOver(rule) && rule.action !== 'log');
   if (listed === 'deny') return step('Answer', 'refused', 'bad verdict');
+  const isOpen = applies.some(({ subject, action }) => subject.id === null && action !== 'log');
+  if (listed === null && denied.length === 0 && isOpen && enforcement === 'on')
+    return step('Answer', 'depends on the address', 'verdict');
   if (listed === 'allow' || denied.length === 0) return step('Answer', 'goes to the origin', 'good verdict');
   if (enforcement === 'log')
     return step('Answer', 'goes to the origin, because every rule only logs now', 'good verdict');

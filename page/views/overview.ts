@@ -2,7 +2,7 @@
 
 import { get, type Page } from '../api.ts';
 import { type Chart, chart } from '../chart.ts';
-import { type Child, empty, fill, h, link, table } from '../dom.ts';
+import { type Child, empty, fill, h, link, table, withId } from '../dom.ts';
 import type { HistoryItem } from '../format.ts';
 import { count, milliseconds, rate } from '../format.ts';
 import { live } from '../live.ts';
@@ -85,7 +85,7 @@ export const showOverview: View = (main, { signal }) => {
 
 const readRecords = (signal: AbortSignal) =>
   Promise.all([
-    get<Page<Violator & { scope: string }>>('/violators', { since: '1h', groupBy: 'all', limit: 6 }, signal),
+    get<Page<Violator>>('/violators', { since: '1h', limit: 6 }, signal),
     get<Page<HistoryItem>>('/history', { limit: 6 }, signal),
   ]);
 
@@ -187,7 +187,7 @@ const unconfirmed = ({ rulesAgeSeconds }: Traffic) =>
     `An isolate has decided by unconfirmed rules for ${Math.round(rulesAgeSeconds)} s.`,
   );
 
-const violatorList = (violators: readonly (Violator & { scope: string })[]) =>
+const violatorList = (violators: readonly Violator[]) =>
   violators.length === 0
     ? empty(
         'Nobody was denied. Is there traffic? ',
@@ -195,16 +195,29 @@ const violatorList = (violators: readonly (Violator & { scope: string })[]) =>
         ' sends some to a local Weir.',
       )
     : table('Denied most', violators, [
-        { title: 'Caller', cell: ({ scope, subject }) => callerLink(scope, subject) },
+        { title: 'Caller', cell: callerOf },
         { title: 'Kind', cell: ({ scope }) => scope },
         { title: 'Denied', cell: (one) => count(one.count), isNumber: true },
       ]);
 
-/** `other` and `all` are not callers that have a page. */
-export const callerLink = (scope: string, subject: string) =>
-  subject === 'other' || scope === 'global' || scope === 'rule'
+/** `other` and `all` are not callers that have a page. A key has a name, with its id beside it. */
+export const callerLink = (scope: string, subject: string, name?: string | null): Child =>
+  subject === 'other' || scope === 'global'
     ? subject
-    : link(['callers', scope, subject], subject);
+    : withId(
+        link(
+          [scope === 'rule' ? 'rules' : 'callers', ...(scope === 'rule' ? [] : [scope]), subject],
+          name ?? subject,
+        ),
+        name,
+        subject,
+      );
+
+/** The caller, and the tenant that it belongs to. */
+export const callerOf = ({ scope = '', subject, name, tenantId }: Violator): Child => [
+  callerLink(scope, subject, name),
+  tenantId && scope !== 'tenant' && [' of ', callerLink('tenant', tenantId)],
+];
 
 const changeList = (changes: readonly HistoryItem[]) =>
   changes.length === 0

@@ -65,7 +65,14 @@ export const showRule: View = async (main, { parts: [id = ''], signal }) => {
   });
   fill(
     main,
-    h('div', { class: 'head' }, h('h1', {}, rule.name), h('span', {}, stateOf(rule)), sign),
+    h(
+      'div',
+      { class: 'head' },
+      h('h1', {}, rule.name),
+      h('code', { class: 'id' }, rule.id),
+      h('span', {}, stateOf(rule)),
+      sign,
+    ),
     h('p', { class: 'sentence' }, sentenceOf(rule)),
     me.mayChange && quickActions(rule, reload),
     denials.element,

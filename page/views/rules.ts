@@ -122,11 +122,11 @@ export async function readLastDay(signal: AbortSignal): Promise<LastDay> {
       { groupBy: 'rule', since: '24h', limit: 1_000 },
       signal,
     ),
-    get<Page<{ name: string; requests: number }>>('/usage', { groupBy: 'rule', from, limit: 1_000 }, signal),
+    get<Page<{ id: string; requests: number }>>('/usage', { groupBy: 'rule', from, limit: 1_000 }, signal),
   ]);
   return {
     denied: new Map(violators.items.map(({ subject, count: denied }) => [subject, denied])),
-    admitted: new Map(usage.items.map(({ name, requests }) => [name, requests])),
+    admitted: new Map(usage.items.map(({ id, requests }) => [id, requests])),
   };
 }
 

@@ -1,20 +1,33 @@
 // Lists who was denied most.
 
 import { get, type Page } from '../api.ts';
-import { button, empty, fill, h, hrefOf, link, table } from '../dom.ts';
+import { button, type Child, empty, fill, h, hrefOf, link, table } from '../dom.ts';
 import { choiceField } from '../fields.ts';
 import { ago, count, moment } from '../format.ts';
-import { callerLink } from './overview.ts';
+import { callerLink, callerOf } from './overview.ts';
 import { type View, type Where, waiting } from './view.ts';
 
 export interface Violator {
   readonly subject: string;
-  /** Present if the question was about callers of all kinds. */
+  /** Of a rule or a key. */
+  readonly name: string | null;
+  /** This and the tenant are present if the question was about callers of all kinds. */
   readonly scope?: string;
+  readonly tenantId?: string | null;
   readonly count: number;
   readonly lastAt: string;
-  readonly rules: readonly string[];
+  readonly rules: readonly { readonly id: string; readonly name: string }[];
+  readonly countedAs?: readonly Subject[];
 }
+
+export interface Subject {
+  readonly scope: string;
+  readonly subject: string;
+}
+
+/** As whom rules counted a caller. */
+export const countedAsOf = ({ countedAs = [] }: Pick<Violator, 'countedAs'>): Child =>
+  countedAs.map(({ scope, subject }, i) => [i > 0 && ', ', `${scope} `, callerLink(scope, subject)]);
 
 const PAGE = 50;
 
@@ -77,9 +90,8 @@ async function showPage(list: HTMLElement, asked: Asked, where: Where, cursor?: 
   list.append(
     table('Who was denied most', items, [
       {
-        title: 'Subject',
-        cell: ({ scope, subject }) =>
-          scope === 'rule' ? link(['rules', subject], subject) : callerLink(scope, subject),
+        title: asked.groupBy === 'rule' ? 'Rule' : 'Caller',
+        cell: callerOf,
       },
       { title: 'Kind', cell: ({ scope }) => scope },
       { title: 'Denied', cell: (one) => count(one.count), isNumber: true },
@@ -87,7 +99,11 @@ async function showPage(list: HTMLElement, asked: Asked, where: Where, cursor?: 
         title: 'Last',
         cell: ({ lastAt }) => h('time', { datetime: lastAt, title: moment(lastAt) }, ago(lastAt)),
       },
-      { title: 'By the rules', cell: ({ rules }) => rules.join(', ') },
+      {
+        title: 'By the rules',
+        cell: ({ rules }) => rules.map(({ id, name }, i) => [i > 0 && ', ', link(['rules', id], name)]),
+      },
+      { title: 'Counted as', cell: countedAsOf },
     ]),
   );
   if (nextCursor === null) return;

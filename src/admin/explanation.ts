@@ -15,6 +15,7 @@ import { findApiKey, findUser } from '../identity/caller-rows.ts';
 import type { Database } from '../rules/tables/repository.ts';
 import { apiKeys, tenants } from '../rules/tables/tables.ts';
 import type { AdminServices } from './app.ts';
+import { isUuid } from './collection/declaration.ts';
 
 // The caller.
 
@@ -63,6 +64,23 @@ export async function completeCaller(
     tenantId,
     tier: described.tier ?? known?.tier ?? (await tierOfTenant(database, tenantId)),
   };
+}
+
+/** The id of a key by its id or name. `refuse` makes the error: there is no such key, or there are several. */
+export async function findKeyId(
+  database: Database,
+  given: string,
+  refuse: (detail: string) => Error,
+): Promise<string> {
+  if (isUuid(given)) return given;
+  const { id } = apiKeys;
+  const found = await database.select({ id }).from(apiKeys).where(eq(apiKeys.name, given)).limit(10);
+  const [only] = found;
+  if (!only) throw refuse('must be the id or the name of a key, not the key');
+  if (found.length === 1) return only.id;
+  throw refuse(
+    `must be an id, because several keys have this name: ${found.map((key) => key.id).join(', ')}`,
+  );
 }
 
 async function tierOfTenant(database: Database, id: string | undefined): Promise<string | undefined> {

@@ -65,9 +65,10 @@ export function createCollector({ sums, denials, usage, crossings, now, clockMs 
       const hasAlerts = alertAt.length > 0 && countedAtMs !== undefined && !result.check.isShadow;
       if (worst !== DENIED && !hasAlerts) continue;
       const counted = subjectOf(scope, caller);
-      const who = { scope: counted.scope, subject: counted.id };
-      if (hasAlerts) crossings.add(result, who, result.outcome.nowMs ?? countedAtMs);
-      if (worst === DENIED) denials.rowAt(now(), who, { ruleId, ruleName, route }).count += 1;
+      const subject = { scope: counted.scope, subject: counted.id };
+      if (hasAlerts) crossings.add(result, subject, result.outcome.nowMs ?? countedAtMs);
+      if (worst !== DENIED) continue;
+      denials.rowAt(now(), { ...subject, ...idsOf(caller) }, { ruleId, ruleName, route }).count += 1;
     }
   };
 

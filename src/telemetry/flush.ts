@@ -179,15 +179,17 @@ function createRecordsFlush(options: FlushOptions) {
       rows.map(async (row) => ({ ...row, subject: await subjects.stored(row.scope, row.subject) })),
     );
 
+  const withStoredUsers = <Row extends Pick<Usage, 'userId'>>(rows: readonly Row[]): Promise<Row[]> =>
+    Promise.all(rows.map(async (row) => ({ ...row, userId: await subjects.stored('user', row.userId) })));
+
   const cut = async () => {
     // Takes all sums before it awaits anything.
     const taken = { denials: denials.take(), usage: usage.take(), crossings: crossings.take() };
     await sample(taken.denials);
+    const denied = await storedRows(taken.denials.map(({ route: _, ...denial }) => denial));
     const stored = await Promise.all([
-      storedRows(taken.denials.map(({ route: _, ...denial }) => denial)),
-      Promise.all(
-        taken.usage.map(async (row) => ({ ...row, userId: await subjects.stored('user', row.userId) })),
-      ),
+      withStoredUsers(denied),
+      withStoredUsers(taken.usage),
       storedRows(taken.crossings),
     ]);
     for (const rows of cutToSize(...stored)) outbox.add(rows);

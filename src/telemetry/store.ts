@@ -87,14 +87,17 @@ async function writeBatch(
     with fresh as (
       insert into weir.record_batches (id) values (${id}) on conflict do nothing returning id
     ), denied as (
-      insert into weir.events (at, scope, rule_id, rule_name, subject, count)
-      select to_timestamp("atMs" / 1000.0), scope, "ruleId", max("ruleName"), subject, sum(count)
+      insert into weir.denials (at, scope, rule_id, rule_name, subject, tenant_id, user_id, api_key_id, count)
+      -- A batch of the version before, which was still in the queue, does not say who called.
+      select to_timestamp("atMs" / 1000.0), scope, "ruleId", max("ruleName"), subject, coalesce("tenantId", ''),
+        coalesce("userId", ''), coalesce("apiKeyId", ''), sum(count)
       from fresh, jsonb_to_recordset(${JSON.stringify(denials)}::jsonb)
-        as denial ("atMs" bigint, scope text, "ruleId" text, "ruleName" text, subject text, count bigint)
-      group by "atMs", scope, "ruleId", subject
-      order by "atMs", scope, "ruleId", subject
-      on conflict (at, scope, rule_id, subject)
-      do update set count = events.count + excluded.count, rule_name = excluded.rule_name
+        as denial ("atMs" bigint, scope text, "ruleId" text, "ruleName" text, subject text, "tenantId" text,
+                   "userId" text, "apiKeyId" text, count bigint)
+      group by "atMs", scope, "ruleId", subject, 6, 7, 8
+      order by "atMs", scope, "ruleId", subject, 6, 7, 8
+      on conflict (at, scope, rule_id, subject, tenant_id, user_id, api_key_id)
+      do update set count = denials.count + excluded.count, rule_name = excluded.rule_name
     ), used as (
       insert into weir.usage (at, tenant_id, user_id, api_key_id, rule_id, requests, cost)
       select to_timestamp("atMs" / 1000.0), "tenantId", "userId", "apiKeyId", "ruleId", sum(requests), sum(cost)
@@ -176,6 +179,7 @@ export async function deleteOld(
 ): Promise<Record<string, number>> {
   const deleted: Record<string, number> = {};
   for (const [table, column, days] of [
+    ['denials', 'at', eventsDays],
     ['events', 'at', eventsDays],
     ['usage', 'at', usageDays],
     ['alerts', 'at', eventsDays],

@@ -11,7 +11,51 @@ const whole = () => bigint({ mode: 'number' });
 export const isoTime = (moment: SQL): SQL =>
   sql`to_char(${moment} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 
-/** Denials, summed up by minute, rule and subject. */
+/** Denials, summed up by minute, rule, subject and caller. An id that a caller does not have is ''. */
+export const denials = weir.table(
+  'denials',
+  {
+    /** The minute. */
+    at: moment().notNull(),
+    /** With `subject`: who was counted. */
+    scope: text().notNull(),
+    ruleId: text().notNull(),
+    /** The name of the rule at that time. */
+    ruleName: text().notNull(),
+    subject: text().notNull(),
+    /** Who called, whatever the rule counts. */
+    tenantId: text().notNull(),
+    userId: text().notNull(),
+    apiKeyId: text().notNull(),
+    count: whole().notNull(),
+  },
+  (table) => [
+    // In this order the newest rows are together, and so are the rows of one scope. A day of one scope is one range for
+    // each minute, and Postgres reads it from the index alone.
+    primaryKey({
+      name: 'denials_once',
+      columns: [
+        table.at,
+        table.scope,
+        table.ruleId,
+        table.subject,
+        table.tenantId,
+        table.userId,
+        table.apiKeyId,
+      ],
+    }),
+    check('denials_count_is_positive', sql`${table.count} >= 1`),
+    index('denials_scope_at').on(table.scope, table.at),
+    index('denials_subject').on(table.scope, table.subject, table.at),
+    index('denials_rule').on(table.ruleId, table.at),
+    // A flood of unknown callers writes none of these.
+    index('denials_tenant').on(table.tenantId, table.at).where(sql`${table.tenantId} <> ''`),
+    index('denials_user').on(table.userId, table.at).where(sql`${table.userId} <> ''`),
+    index('denials_key').on(table.apiKeyId, table.at).where(sql`${table.apiKeyId} <> ''`),
+  ],
+);
+
+/** Denials as the version before has written them, without the caller. The next version removes this table. */
 export const events = weir.table(
   'events',
   {

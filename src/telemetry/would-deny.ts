@@ -4,7 +4,7 @@ import { type SQL, sql } from 'drizzle-orm';
 import type { Scope } from '../core/matching/rule.ts';
 import { OTHER } from '../core/telemetry/metrics.ts';
 import type { Database } from '../rules/tables/repository.ts';
-import type { Period } from './queries.ts';
+import { DENIALS, type Period } from './queries.ts';
 
 export interface WouldDenyQuestion extends Period {
   readonly ruleId: string;
@@ -77,7 +77,7 @@ export function wouldDenyQuery(question: WouldDenyQuestion): SQL {
         from weir.usage where ${isAsked}
         union all
         select date_trunc('hour', at at time zone 'UTC') at time zone 'UTC', scope, subject, 0, count
-        from weir.events where ${isAsked}
+        from ${DENIALS} where ${isAsked}
       ) as records
       group by 1, 2, 3
     ), summed as (

@@ -18,7 +18,7 @@ interface Explained {
     name: string;
     limit: number;
     limitFrom: string;
-    subject: { scope: string; id: string };
+    subject: { scope: string; id: string | null };
     left: { allowed: boolean; remaining: number; retryAfterMs: number | null } | null;
   }[];
   readonly doesNotApply: { id: string; name: string; reason: string; detail: string }[];
@@ -116,6 +116,43 @@ describe('an explanation', () => {
         },
       ]);
     }
+  });
+
+  test('says what depends on the address, if none is given', async () => {
+    await create('per-ip', { priority: 3 });
+    await create('per-user', { scope: 'user' });
+    await create('per-ip-and-user', { scope: 'tenant', by: ['ip', 'user'], resource: '/x' });
+    await create('some-ips', { subjects: ['192.0.2.1'], resource: '/x' });
+    const asked = { path: '/x', userId: 'u1', tenantId: 't1' };
+    const { applies, doesNotApply } = await explain(asked);
+    const found = Object.fromEntries(
+      applies.map(({ name, subject, left }) => [name, [subject, left?.remaining]]),
+    );
+    expect(found).toEqual({
+      'per-ip': [{ scope: 'ip', id: null }, undefined],
+      'per-user': [{ scope: 'user', id: 'u1' }, 10],
+      'per-ip-and-user': [{ scope: 'by', id: null }, undefined],
+    });
+    expect(doesNotApply).toMatchObject([
+      { name: 'some-ips', detail: 'It is for some addresses only, so it depends on the address.' },
+    ]);
+    const withAddress = await explain({ ...asked, ip: '192.0.2.1' });
+    expect(withAddress.applies.every(({ subject, left }) => subject.id !== null && left !== null)).toBe(true);
+  });
+
+  test('takes a key by its name, unless several have it', async () => {
+    const { id } = await post('/keys', { name: 'ci', userId: 'u1' });
+    const { caller } = await explain({ path: '/x', apiKeyId: 'ci' });
+    expect(caller).toMatchObject({ apiKeyId: id, userId: 'u1' });
+    await post('/keys', { name: 'ci' });
+    const refused = (await (await ask({ path: '/x', apiKeyId: 'ci' })).json()) as { errors: object[] };
+    expect(refused.errors).toEqual([
+      {
+        pointer: '#/apiKeyId',
+        detail: expect.stringMatching(/^must be an id, because several keys.*: .*, /),
+      },
+    ]);
+    expect(JSON.stringify(refused)).toContain(id);
   });
 
   test('says that a caller without an id is counted by IP, and IPv6 by its prefix', async () => {

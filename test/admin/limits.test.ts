@@ -62,6 +62,7 @@ interface Limits {
   readonly caller: Record<string, string | null>;
   readonly rulesVersion: string;
   readonly listed: string | null;
+  readonly dependsOnAddress: readonly { name: string; scope: string; limit: number }[];
   readonly limits: readonly {
     name: string;
     limit: number;
@@ -111,11 +112,26 @@ describe('the limits of a caller', () => {
     }
   });
 
-  it('identified by a key include those of its user and tenant', async () => {
-    const { caller, limits } = await limitsOf('apiKey', keyId);
-    expect(caller).toMatchObject({ apiKeyId: keyId, userId: 'ada', tenantId: 'acme' });
-    expect(limits.map(({ name }) => name)).toEqual(['by user', 'by tier']);
+  it('that count the address are named, because they limit the caller, too', async () => {
+    const { dependsOnAddress } = await limitsOf('user', 'ada');
+    expect(dependsOnAddress).toMatchObject([{ name: 'by address', scope: 'ip', limit: 10 }]);
+    const ofTenant = await limitsOf('tenant', 'acme');
+    expect(ofTenant.limits.map(({ name }) => name)).toEqual(['by tier']);
+    expect(ofTenant.dependsOnAddress.map(({ name, scope }) => [name, scope])).toEqual([
+      ['by user', 'user'],
+      ['by address', 'ip'],
+    ]);
+    expect((await limitsOf('ip', '198.51.100.1')).dependsOnAddress).toEqual([]);
   });
+
+  it.each(['id', 'name'])(
+    'identified by the %s of a key include those of its user and tenant',
+    async (by) => {
+      const { caller, limits } = await limitsOf('apiKey', by === 'id' ? keyId : 'ci');
+      expect(caller).toMatchObject({ apiKeyId: keyId, userId: 'ada', tenantId: 'acme' });
+      expect(limits.map(({ name }) => name)).toEqual(['by user', 'by tier']);
+    },
+  );
 
   it('known only by address include rules that count such a caller by address, and name the address', async () => {
     const { limits } = await limitsOf('ip', '198.51.100.1');
@@ -151,7 +167,7 @@ describe('the limits of a caller', () => {
 
   it.each([
     ['scope=ip&subject=nonsense', 400, 'must be an IPv4 or IPv6 address'],
-    ['scope=apiKey&subject=wk_something', 400, 'must be the id of a key, not the key'],
+    ['scope=apiKey&subject=wk_something', 400, 'must be the id or the name of a key, not the key'],
     ['scope=apiKey&subject=00000000-0000-4000-8000-000000000000', 404, 'There is no such key'],
     ['scope=global&subject=all', 400, 'scope'],
   ])('refuse %s with %i', async (query, status, said) => {

@@ -49,15 +49,33 @@ async function pages<T>(path: string): Promise<T[]> {
   }
   return all;
 }
-type Violator = { subject: string; count: number; lastAt: string; rules: string[] };
+type Violator = {
+  scope?: string;
+  subject: string;
+  name: string | null;
+  count: number;
+  lastAt: string;
+  rules: { id: string; name: string }[];
+};
 type Used = { name: string; requests: number; cost: number };
+
+const RULE_0 = { id: 'r0', name: 'rule 0' };
+const RULE_1 = { id: 'r1', name: 'rule 1' };
 
 describe('violators', () => {
   it('come with the most denials first, for the time that was asked for', async () => {
     const { items } = await page<Violator>('/violators?since=24h&groupBy=user');
     expect(items).toEqual([
-      { subject: 'ann', count: 11, lastAt: '2030-01-31T11:00:00.000Z', rules: ['rule 0', 'rule 1'] },
-      { subject: '=1+1,"x"', count: 7, lastAt: '2030-01-31T10:00:00.000Z', rules: ['rule 1'] },
+      {
+        ...{ subject: 'ann', name: null, count: 11, lastAt: '2030-01-31T11:00:00.000Z' },
+        rules: [RULE_0, RULE_1],
+        countedAs: [{ scope: 'user', subject: 'ann' }],
+      },
+      {
+        ...{ subject: '=1+1,"x"', name: null, count: 7, lastAt: '2030-01-31T10:00:00.000Z' },
+        rules: [RULE_1],
+        countedAs: [{ scope: 'user', subject: '=1+1,"x"' }],
+      },
     ]);
     expect((await page<Violator>('/violators?since=7d&groupBy=user')).items[0]?.subject).toBe('old');
     expect(
@@ -77,7 +95,9 @@ describe('violators', () => {
     expect(items.map(({ scope }) => scope)).toEqual(expect.arrayContaining(['ip', 'user']));
     expect(items.find(({ subject }) => subject === 'ann')).toMatchObject({ scope: 'user', count: 11 });
     const csv = await (await admin.call('/violators?groupBy=all&format=csv&limit=1')).text();
-    expect(csv.split('\r\n')[0]).toBe('scope,subject,count,lastAt,rules');
+    expect(csv.split('\r\n')[0]).toBe(
+      'scope,subject,name,tenantId,userId,apiKeyId,count,lastAt,rules,countedAs',
+    );
   });
 
   it('come in pages that neither repeat nor skip one', async () => {
@@ -215,6 +235,92 @@ describe('usage', () => {
   it('comes as CSV', async () => {
     const response = await admin.call('/usage?groupBy=tenant&format=csv');
     expect(await response.text()).toBe('name,requests,cost\r\nacme,13,25\r\nglobex,100,100\r\n');
+  });
+});
+
+/** A server of acme with a key, which a rule has counted by its address. The other rows are of the same address. */
+async function startAcme() {
+  const create = async (path: string, body: object) =>
+    (await (await admin.call(path, { method: 'POST', body })).json()) as { id: string };
+  await create('/tenants', { id: 'acme' });
+  const { id: key } = await create('/keys', { name: 'acme server', tenantId: 'acme' });
+  const limit = { resource: '/login', scope: 'ip', limit: 5, windowSeconds: 60 };
+  const { id: rule } = await create('/rules', { ...limit, name: 'login-ip' });
+  await using sql = Object.assign(new pg.Client({ connectionString: admin.db.url }), {
+    [Symbol.asyncDispose]: () => sql.end(),
+  });
+  await sql.connect();
+  await sql.query(`
+    insert into denials (at, scope, rule_id, rule_name, subject, tenant_id, user_id, api_key_id, count) values
+      ('2030-01-31T11:30Z', 'ip', '${rule}', 'login-ip', '198.51.100.10', 'acme', '', '${key}', 7000),
+      ('2030-01-31T11:31Z', 'ip', '${rule}', 'login-ip', '198.51.100.10', 'acme', '', '${key}', 210),
+      ('2030-01-31T11:31Z', 'ip', '${rule}', 'login-ip', '198.51.100.10', '', '', '', 3),
+      ('2030-01-31T11:31Z', 'global', 'g', 'everybody', 'all', 'acme', '${await subjects.hash('zoe')}', '', 4),
+      ('2030-01-31T11:31Z', 'global', 'g', 'everybody', 'all', '', '', '', 1000)`);
+  await sql.query(`
+    insert into usage (at, tenant_id, user_id, api_key_id, rule_id, requests, cost) values
+      ('2020-01-30T10:00Z', 'acme', '', '${key}', '', 8, 9), ('2020-01-30T10:00Z', 'acme', '', '${key}', '${rule}', 8, 9)`);
+  return { key, rule };
+}
+
+describe('the denials of a customer', () => {
+  let acme: Awaited<ReturnType<typeof startAcme>>;
+  beforeAll(async () => {
+    acme = await startAcme();
+  });
+  const AS_ADDRESS = { scope: 'ip', subject: '198.51.100.10' };
+
+  it('are found by its tenant and key, although the rule counts addresses', async () => {
+    const loginIp = () => ({ id: acme.rule, name: 'login-ip' });
+    for (const asked of [`apiKey=${acme.key}`, 'apiKey=acme%20server', 'tenant=acme&rule=login-ip'])
+      expect((await page<Violator>(`/violators?groupBy=rule&${asked}`)).items).toEqual([
+        {
+          ...{ subject: acme.rule, name: 'login-ip', count: 7_210, lastAt: '2030-01-31T11:31:00.000Z' },
+          ...{ rules: [loginIp()], countedAs: [AS_ADDRESS] },
+        },
+      ]);
+    const { items } = await page<Violator>('/violators?groupBy=tenant');
+    expect(items).toMatchObject([{ subject: 'acme', count: 7_214 }]);
+  });
+
+  it('come in minutes that name the key with its id, and who was counted', async () => {
+    const { items } = await page<object>('/events?apiKey=acme%20server');
+    const ids = { tenantId: 'acme', userId: null, apiKeyId: acme.key, apiKeyName: 'acme server' };
+    expect(items).toMatchObject([
+      { ...AS_ADDRESS, ...ids, at: '2030-01-31T11:31:00.000Z', ruleName: 'login-ip', count: 210 },
+      { ...AS_ADDRESS, ...ids, at: '2030-01-31T11:30:00.000Z', ruleName: 'login-ip', count: 7_000 },
+    ]);
+  });
+
+  it('are the caller’s in the list of everyone, which is the default', async () => {
+    const { items } = await page<Violator>('/violators?limit=1000');
+    expect(items[0]).toEqual({
+      ...{ scope: 'apiKey', subject: acme.key, name: 'acme server', countedAs: [AS_ADDRESS] },
+      ...{ tenantId: 'acme', userId: null, apiKeyId: acme.key },
+      ...{ count: 7_210, lastAt: '2030-01-31T11:31:00.000Z', rules: [{ id: acme.rule, name: 'login-ip' }] },
+    });
+    expect(items.find(({ subject }) => subject === '198.51.100.10')).toMatchObject({ scope: 'ip', count: 3 });
+    // Of a rule that counts everybody: a user is known, and the others are not.
+    const zoe = await subjects.hash('zoe');
+    expect(items.find(({ subject }) => subject === zoe)).toMatchObject({ scope: 'user', count: 4 });
+    expect(items.some(({ scope }) => scope === 'global')).toBe(false);
+    expect((await page<Violator>('/violators?user=zoe')).items).toMatchObject([{ count: 4 }]);
+  });
+
+  it('that the version before has recorded are found by the subject', async () => {
+    const { items } = await page<Violator>('/violators?groupBy=user&since=7d');
+    expect(items.map(({ subject }) => subject)).toContain('old');
+  });
+
+  it.each([
+    ['apiKey', 'acme server', () => acme.key],
+    ['rule', 'login-ip', () => acme.rule],
+  ])('have usage by %s with the name and the id', async (groupBy, named, id) => {
+    const period = 'from=2020-01-01T00:00:00Z&to=2020-02-01T00:00:00Z';
+    const expected = [{ name: named, id: id(), requests: 8, cost: 9 }];
+    expect((await page(`/usage?groupBy=${groupBy}&${period}`)).items).toEqual(expected);
+    const byName = await page(`/usage?groupBy=${groupBy}&${groupBy}=${named}&${period}`);
+    expect(byName.items).toEqual(expected);
   });
 });
 

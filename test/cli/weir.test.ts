@@ -187,7 +187,7 @@ test('weir top and tail show who was denied', async () => {
     return (await run('top', '--json')).out;
   };
   await expect.poll(deny, { interval: 500 }).toContain(ip);
-  expect((await run('top')).out).toMatch(new RegExp(`^${ip.replaceAll('.', '\\.')} +\\d+ `, 'm'));
+  expect((await run('top')).out).toMatch(new RegExp(`^ip ${ip.replaceAll('.', '\\.')} +\\d+ `, 'm'));
   await expect
     .poll(
       async () => {
@@ -210,10 +210,11 @@ test('weir tail shows rows that have grown, and by how much, oldest first', () =
     ruleId: 'r',
     ruleName: 'R',
     subject: 'x',
+    ...{ tenantId: 'acme', userId: null, apiKeyId: 'k', apiKeyName: null },
     count: 5,
   };
-  const id = JSON.stringify([event.at, 'ip', 'r', 'x']);
-  const other = { ...event, subject: 'y' };
+  const id = JSON.stringify([event.at, 'ip', 'r', 'x', 'acme', null, 'k']);
+  const other = { ...event, apiKeyId: 'another' };
   expect(newsOf([other, event], new Map([[id, 3]]))).toEqual([{ ...event, count: 2 }, other]);
   expect(newsOf([event], new Map([[id, 5]]))).toEqual([]);
 });

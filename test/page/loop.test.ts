@@ -5,6 +5,7 @@ import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ADMIN } from './access.ts';
 import { type PageTest, startPageTest } from './browser.ts';
+import { describeComplaint } from './complaint-suite.ts';
 import { describeKeyboard } from './keyboard-suite.ts';
 import { describeEmptyViews, describeEveryView, describeFailingParts } from './view-suite.ts';
 
@@ -108,6 +109,7 @@ describe('with rules and traffic', () => {
     });
   });
 
+  describeComplaint(suite);
   describeEveryView(suite);
 
   describe('rules', () => {

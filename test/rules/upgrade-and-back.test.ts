@@ -14,6 +14,7 @@ import { findApiKey } from '../../src/identity/caller-rows.ts';
 import { publish } from '../../src/rules/publishing/publish.ts';
 import { createRuleReader } from '../../src/rules/publishing/rule-reader.ts';
 import { createDatabase, type Database } from '../../src/rules/tables/repository.ts';
+import { readViolators } from '../../src/telemetry/queries.ts';
 import { storeBatch } from '../../src/telemetry/store.ts';
 import { createFreshDatabase } from '../shared/database.ts';
 import { migrateAsBefore } from './former-version.ts';
@@ -91,6 +92,7 @@ it('the new code adds to the denials of the previous version', async () => {
     ruleId: 'r',
     ruleName: 'old',
     subject: '10.0.0.1',
+    ...{ tenantId: '', userId: '', apiKeyId: '' },
     route: '/x',
     count: 2,
   } as const;
@@ -98,7 +100,10 @@ it('the new code adds to the denials of the previous version', async () => {
     { database, webhook: undefined, now: () => 0, sums: createMetricSums(), onError: () => {} },
     { id: 'a', cutAtMs: 0, denials: [denial], usage: [] },
   );
-  expect((await client.query('select count::int from weir.events')).rows).toEqual([{ count: 5 }]);
+  const period = { from: new Date(0), to: new Date() };
+  const found = await readViolators(database, { by: 'ip', ...period, limit: 10, offset: 0 });
+  expect(found).toMatchObject([{ subject: '10.0.0.1', count: 5 }]);
+  expect((await client.query('select count::int from weir.events')).rows).toEqual([{ count: 3 }]);
 });
 
 it('the new code rolls back a change of the previous version', async () => {

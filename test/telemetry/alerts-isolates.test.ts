@@ -29,7 +29,8 @@ describe.each([
 
   const denied = async (ip: string) =>
     Number(
-      (await sql.query('select sum(count) as count from weir.events where subject = $1', [ip])).rows[0].count,
+      (await sql.query('select sum(count) as count from weir.denials where subject = $1', [ip])).rows[0]
+        .count,
     );
   const rows = async (ip: string) => {
     const { rows } = await sql.query(

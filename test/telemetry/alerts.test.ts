@@ -56,6 +56,7 @@ const DENIAL: RecordBatch['denials'][number] = {
   ruleId: 'r',
   ruleName: 'search',
   subject: 'a',
+  ...{ tenantId: '', userId: '', apiKeyId: '' },
   count: 3,
 };
 const keep = (
@@ -125,9 +126,9 @@ describe('a message that the webhook does not accept', () => {
     async (status) => {
       errors.length = 0;
       receiver.answers.status = status;
-      await sql.query('delete from events');
+      await sql.query('delete from denials');
       expect(await keep([crossingOf('a')], { denials: [DENIAL] })).toBe(true);
-      expect((await sql.query('select subject, count::int from events')).rows).toEqual([
+      expect((await sql.query('select subject, count::int from denials')).rows).toEqual([
         { subject: 'a', count: 3 },
       ]);
       expect(errors).toMatchObject([{ name: 'WebhookError', message: `ALERT_WEBHOOK answered ${status}` }]);

@@ -114,11 +114,11 @@ describe('metrics', () => {
 
 describe('a cron run', () => {
   it('deletes old rows once an hour', async () => {
-    await run(`insert into events (at, scope, rule_id, rule_name, subject, count)
-      values ('2026-10-18T11:59Z', 'ip', 'r', 'r', 'old', 1), ('2026-10-18T12:01Z', 'ip', 'r', 'r', 'new', 1)`);
+    await run(`insert into denials (at, scope, rule_id, rule_name, subject, tenant_id, user_id, api_key_id, count)
+      values ('2026-10-18T11:59Z', 'ip', 'r', 'r', 'old', '', '', '', 1), ('2026-10-18T12:01Z', 'ip', 'r', 'r', 'new', '', '', '', 1)`);
     const { database } = createOptions();
     const changes = { deleteOld: () => deleteOld(database, { eventsDays: 30, usageDays: 400, nowMs: NOON }) };
-    const subjects = async () => (await run('select subject from events order by 1')).rows;
+    const subjects = async () => (await run('select subject from denials order by 1')).rows;
     for (let minute = 1; minute < 60; minute += 1) await runAt(minute, changes, 60);
     expect(await subjects()).toHaveLength(2);
     await runAt(60, changes, 60);

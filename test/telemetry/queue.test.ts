@@ -9,7 +9,7 @@ import { startWeir } from '../shared/weir.ts';
 interface Page<T> {
   readonly items: T[];
 }
-type Violator = { subject: string; count: number; rules: string[] };
+type Violator = { subject: string; count: number; rules: { name: string }[] };
 
 describe.each([
   ['through a queue', 'weir-records'],
@@ -58,7 +58,7 @@ describe.each([
     await sendAll(ip, 4);
     await expect.poll(() => countOf(ip)).toBe(15);
     const [violator] = (await violators()).filter(({ subject }) => subject === ip);
-    expect(violator?.rules).toEqual(['two']);
+    expect(violator?.rules.map(({ name }) => name)).toEqual(['two']);
   });
 
   it('usage has the admitted requests and what they cost', async () => {

@@ -50,6 +50,55 @@ describe('denials', () => {
     ]);
   });
 
+  it('say who called, whatever the rule counts', async () => {
+    const { decide, flush, records } = openTelemetry();
+    const server = { ...callerAt('10.0.0.1'), tenantId: 'acme', apiKeyId: 'key' };
+    for (const caller of [server, server, { ...server, userId: 'ann' }, callerAt('10.0.0.1')])
+      decide({ decision: denied, caller });
+    await flush();
+    const rows = records.flatMap(({ denials }) => denials);
+    expect(
+      rows.map(({ subject, tenantId, userId, apiKeyId, count }) => [
+        ...[subject, tenantId, userId, apiKeyId],
+        count,
+      ]),
+    ).toEqual([
+      ['10.0.0.1', 'acme', '', 'key', 2],
+      ['10.0.0.1', 'acme', 'ann', 'key', 1],
+      ['10.0.0.1', '', '', '', 1],
+    ]);
+  });
+
+  it('of a tenant with thousands of users keep the tenant, and all are counted', async () => {
+    const { decide, flush, records } = openTelemetry();
+    const decision = decisionOf({ allowed: false, rule: { scope: 'tenant' } });
+    for (let i = 0; i < MAX_NAMED + 500; i += 1)
+      decide({ decision, caller: { ...callerAt('10.0.0.1'), tenantId: 'acme', userId: `user ${i}` } });
+    decide({ decision, caller: { ...callerAt('10.0.0.1'), tenantId: 'globex', userId: 'eve' } });
+    await flush();
+    const rows = records.flatMap(({ denials }) => denials);
+    expect(rows).toHaveLength(MAX_NAMED + 2);
+    expect(rows.find(({ subject, userId }) => subject === 'acme' && userId === 'other')?.count).toBe(500);
+    expect(rows.find(({ subject }) => subject === 'globex')).toMatchObject({
+      tenantId: 'globex',
+      userId: 'other',
+      count: 1,
+    });
+  });
+
+  it('of unknown callers leave the room for callers with an id', async () => {
+    const { decide, flush, records } = openTelemetry();
+    for (let i = 0; i < MAX_NAMED - 1; i += 1) decide({ decision: denied, caller: callerAt(`10.${i}`) });
+    decide({ decision: denied, caller: { ...callerAt('10.9.9.9'), tenantId: 'acme' } });
+    decide({ decision: denied, caller: { ...callerAt('10.8.8.8'), tenantId: 'acme' } });
+    await flush();
+    const rows = records.flatMap(({ denials }) => denials).filter(({ tenantId }) => tenantId !== '');
+    expect(rows.map(({ subject, tenantId }) => [subject, tenantId])).toEqual([
+      ['10.9.9.9', 'acme'],
+      ['other', 'other'],
+    ]);
+  });
+
   it('of a flood take a bounded number of rows and messages, and all are counted', async () => {
     const [requests, subjects] = [rounds(50_000, 1_000_000), rounds(5_000, 100_000)];
     const { state, decide, flush, records, flushed } = openTelemetry();

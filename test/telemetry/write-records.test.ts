@@ -21,10 +21,11 @@ afterAll(async () => {
   await sql.end();
   await db[Symbol.asyncDispose]();
 });
-beforeEach(() => sql.query('delete from events; delete from usage; delete from record_batches'));
+beforeEach(() => sql.query('delete from denials; delete from usage; delete from record_batches'));
 
+const NOBODY = { tenantId: '', userId: '', apiKeyId: '' };
 const denialOf = (subject: string, count: number) =>
-  ({ atMs: MINUTE_MS, ruleId: 'r', ruleName: 'search', scope: 'ip', subject, count }) as const;
+  ({ ...NOBODY, atMs: MINUTE_MS, ruleId: 'r', ruleName: 'search', scope: 'ip', subject, count }) as const;
 const usageOf = (userId: string, requests: number) => {
   const caller = { tenantId: 'acme', userId, apiKeyId: '', ruleId: '' };
   return { ...caller, atMs: HOUR_MS, requests, cost: 2 * requests };
@@ -38,7 +39,7 @@ const batchOf = (id: string, changes: Partial<RecordBatch> = {}): RecordBatch =>
 });
 const totals = async () => {
   const { rows } = await sql.query(`
-    select (select coalesce(sum(count), 0)::int from events) as denied, (select count(*)::int from events) as rows,
+    select (select coalesce(sum(count), 0)::int from denials) as denied, (select count(*)::int from denials) as rows,
       (select coalesce(sum(requests), 0)::int from usage) as used, (select coalesce(sum(cost), 0)::int from usage) as cost`);
   return rows[0];
 };
@@ -61,8 +62,29 @@ describe('a batch', () => {
     expect(await write(batchOf('one'))).toBe(true);
     expect(await write(batchOf('two'))).toBe(true);
     expect(await totals()).toEqual({ denied: 10, rows: 2, used: 10, cost: 20 });
-    const { rows } = await sql.query('select at, rule_name, scope from events limit 1');
+    const { rows } = await sql.query('select at, rule_name, scope from denials limit 1');
     expect(rows[0]).toEqual({ at: new Date(MINUTE_MS), rule_name: 'search', scope: 'ip' });
+  });
+
+  it('keeps the denials of two callers apart that a rule counts as one subject', async () => {
+    const behind = (apiKeyId: string) => ({ ...denialOf('10.0.0.1', 2), tenantId: 'acme', apiKeyId });
+    await write(batchOf('one', { denials: [behind('k1'), behind('k2'), denialOf('10.0.0.1', 1)] }));
+    await write(batchOf('two', { denials: [behind('k2')] }));
+    const { rows } = await sql.query(
+      'select tenant_id, user_id, api_key_id, count::int from denials order by api_key_id',
+    );
+    expect(rows.map((row) => Object.values(row))).toEqual([
+      ['', '', '', 1],
+      ['acme', '', 'k1', 2],
+      ['acme', '', 'k2', 4],
+    ]);
+  });
+
+  it('of the version before, which does not say who called, is written as of nobody', async () => {
+    const { tenantId: _, userId: __, apiKeyId: ___, ...former } = denialOf('10.0.0.1', 2);
+    await write(batchOf('one', { denials: [former as RecordBatch['denials'][number]] }));
+    const { rows } = await sql.query('select subject, tenant_id, user_id, api_key_id from denials');
+    expect(rows.map((row) => Object.values(row))).toEqual([['10.0.0.1', '', '', '']]);
   });
 
   it('that is delivered again is not added again, even if both come at the same time', async () => {
@@ -169,9 +191,10 @@ describe('the consumer of the queue', () => {
 describe('old records', () => {
   it('are deleted after their days, in pieces, and newer ones stay', async () => {
     await sql.query(`
-      insert into events (at, scope, rule_id, rule_name, subject, count)
-      select timestamptz '2030-01-31T12:00Z' - interval '30 days' + make_interval(secs => n), 'ip', 'r', 'r', n::text, 1
+      insert into denials (at, scope, rule_id, rule_name, subject, tenant_id, user_id, api_key_id, count)
+      select timestamptz '2030-01-31T12:00Z' - interval '30 days' + make_interval(secs => n), 'ip', 'r', 'r', n::text, '', '', '', 1
       from generate_series(-6000, 5) n`);
+    await sql.query(`insert into events values ('2029-12-01Z', 'ip', 'r', 'r', 's', 1)`);
     await sql.query(
       `insert into usage values ('2029-01-01Z', 't', 'u', 'k', 'r', 1, 1), ('2030-01-30Z', 't', 'u', 'k', 'r', 1, 1)`,
     );
@@ -191,7 +214,7 @@ describe('old records', () => {
     const nowMs = Date.UTC(2030, 0, 31, 12);
     const deleted = await deleteOld(db.database, { eventsDays: 30, usageDays: 365, nowMs });
     expect(deleted).toEqual({
-      ...{ events: 6_000, usage: 1, alerts: 1, record_batches: 1 },
+      ...{ denials: 6_000, events: 1, usage: 1, alerts: 1, record_batches: 1 },
       ...{ metric_sums: 1, isolate_reports: 1 },
     });
     expect((await totals()).rows).toBe(6);

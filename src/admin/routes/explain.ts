@@ -29,6 +29,7 @@ import {
 import type { AdminApp, AdminServices } from '../app.ts';
 import {
   completeCaller,
+  findKeyId,
   limitLeft,
   peekChecks,
   shownCaller,
@@ -52,9 +53,9 @@ const explainBody = z
       .regex(/^[A-Z]{1,20}$/, 'must be upper-case letters')
       .default('GET'),
     path: z.string().startsWith('/').max(8192).describe('In the form in which a client would send it.'),
-    ip: z.string().max(64).optional(),
+    ip: z.string().max(64).optional().describe('Left out: what counts the address stays open.'),
     userId: id.optional(),
-    apiKeyId: z.guid().optional(),
+    apiKeyId: id.optional().describe('The id or the name of a key.'),
     apiKey: z
       .string()
       .min(1)
@@ -116,10 +117,11 @@ const explanationBody = z
           times: z.number().nullable().describe('The factor of the limit. Null if it is not multiplied.'),
           cost: z.int().describe('How many units the request takes.'),
           subject: z
-            .strictObject({ scope: z.enum([...SCOPES, 'by']), id: z.string() })
+            .strictObject({ scope: z.enum([...SCOPES, 'by']), id: z.string().nullable() })
             .describe(
               'Who is counted. If the caller has no id of the rule’s scope, that is the IP. For a rule that counts `by` parts: ' +
-                'their values, separated by slashes. @ and the IP stand for an id that the caller does not have.',
+                'their values, separated by slashes. @ and the IP stand for an id that the caller does not have. ' +
+                'The id is null if it depends on the address, and the question names none.',
             ),
           bound: z
             .int()
@@ -129,7 +131,9 @@ const explanationBody = z
             ),
           left: limitLeft
             .nullable()
-            .describe('Null if the counters did not answer, or if the caller is on a list.'),
+            .describe(
+              'Null if the counters did not answer, if it depends on the address, or if the caller is on a list.',
+            ),
           leased: z
             .int()
             .nullable()
@@ -176,9 +180,10 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
       const { database, now } = services;
       const { path, matchPath } = parsePath(body.path);
       const regions = findRegions(services, body.region);
+      const apiKeyId = body.apiKeyId && (await findKeyId(database, body.apiKeyId, badKey));
       const caller = {
         ...parseIp(body.ip, services.ipv6Prefix),
-        ...(await completeCaller(database, body, now())),
+        ...(await completeCaller(database, { ...body, apiKeyId }, now())),
         claims: body.claims,
       };
       const read = await readContent(database, now());
@@ -188,7 +193,7 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
       const { content } = read;
       const peeked = await peek({ ...services, regions }, content, request);
       const findings = { peeked, content, leasedOf: services.leasedOf, nowMs: now() };
-      const against = reasonsAgainst(explanation, read, matchPath);
+      const against = reasonsAgainst(explanation, read, { matchPath, hasAddress: body.ip !== undefined });
       const { rules, listed, tier } = explanation;
       return {
         path,
@@ -232,6 +237,12 @@ async function peek(
   );
 }
 
+/** Of a rule that counts by several parts, one of them is the address. */
+const countsUnknownIp = ({ scope, id: counted }: WithReason<'applies'>['subject']): boolean =>
+  scope === 'by'
+    ? counted.split('/').includes(`@${UNKNOWN_CALLER.ip}`)
+    : scope === 'ip' && counted === UNKNOWN_CALLER.ip;
+
 /** No two limits of a rule have the same window. */
 const nameOfLimit = (ruleId: string, windowSeconds: number): string => `${ruleId} ${windowSeconds}`;
 
@@ -255,16 +266,17 @@ function toShown(
   const stored = content.rules.find(({ id }) => id === ruleId);
   const untilMs = stored && movingUntilMs(stored, content.split, nowMs);
   const until = untilMs !== undefined && Number.isFinite(untilMs) ? new Date(untilMs).toISOString() : null;
+  const dependsOnAddress = countsUnknownIp(subject);
   return limits.map(({ limit, limitFrom, times, windowSeconds, window, policy }) => {
     const { check, outcome } = peeked.get(nameOfLimit(ruleId, windowSeconds)) ?? {};
     return {
       ...{ id: ruleId, name, policy, action: stored?.action ?? 'reject' },
       ...{ limit, limitFrom, times: times ?? null },
       windowSeconds: check ? check.windowMs / 1_000 : windowSeconds,
-      ...{ window, cost, subject },
+      ...{ window, cost, subject: dependsOnAddress ? { scope: subject.scope, id: null } : subject },
       bound: boundTimes === undefined ? null : limit * boundTimes,
-      left: toLeft(outcome),
-      leased: (check && leasedOf(check)) ?? null,
+      left: dependsOnAddress ? null : toLeft(outcome),
+      leased: dependsOnAddress || !check ? null : (leasedOf(check) ?? null),
       moving: untilMs === undefined ? null : { until },
     };
   });
@@ -293,6 +305,8 @@ function findRegions({ regions }: AdminServices, name: string | undefined) {
   throw invalidBody([{ pointer: '#/region', detail }]);
 }
 
+const badKey = (detail: string) => invalidBody([{ pointer: '#/apiKeyId', detail }]);
+
 const badPath = (detail: string) =>
   new ProblemError({
     status: 400,
@@ -307,11 +321,17 @@ type Against = Exclude<RuleExplanation, WithReason<'applies' | 'allows' | 'multi
 const AGAINST: ReadonlySet<string> = new Set(REASONS_AGAINST);
 
 /** Rejected rules first, then rules whose resource matches, then all others. */
-function reasonsAgainst({ rules, tier }: Explanation, { content, rejected }: ReadContent, matchPath: string) {
+function reasonsAgainst(
+  { rules, tier }: Explanation,
+  { content, rejected }: ReadContent,
+  { matchPath, hasAddress }: { readonly matchPath: string; readonly hasAddress: boolean },
+) {
   const byId = new Map(content.rules.map((rule) => [rule.id, rule]));
   const isNear = ({ ruleId }: Against) =>
     resourcesIn(byId.get(ruleId)).some((resource) => compileResource(resource)(matchPath));
   const against = rules.filter((rule): rule is Against => AGAINST.has(rule.reason));
+  const isOpen = ({ ruleId, reason }: Against) =>
+    !hasAddress && byId.get(ruleId)?.scope === 'ip' && (reason === 'subject' || reason === 'percent');
   const [near, far] = [against.filter(isNear), against.filter((rule) => !isNear(rule))];
   return [
     ...rejected.map(({ id, name, problems }) => ({
@@ -324,10 +344,12 @@ function reasonsAgainst({ rules, tier }: Explanation, { content, rejected }: Rea
       id: rule.ruleId,
       name: rule.name,
       reason: rule.reason,
-      detail: detailOf(rule, byId, tier),
+      detail: isOpen(rule) ? DEPENDS_ON_ADDRESS : detailOf(rule, byId, tier),
     })),
   ];
 }
+
+const DEPENDS_ON_ADDRESS = 'It is for some addresses only, so it depends on the address.';
 
 function detailOf(against: Against, byId: ReadonlyMap<string, StoredRule>, tier: string | undefined): string {
   const rule = byId.get(against.ruleId);

@@ -3,12 +3,11 @@ import * as z from 'zod';
 import { type Caller, subjectOf, UNKNOWN_CALLER } from '../../core/matching/caller.ts';
 import { planLimitsOf, type RuleCheck } from '../../core/matching/plan.ts';
 import { LISTS, SCOPES } from '../../core/matching/rule.ts';
-import type { Snapshot } from '../../core/matching/snapshot.ts';
 import { invalidRequest, ProblemError } from '../../http/internal-requests.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
-import { isUuid } from '../collection/declaration.ts';
 import {
   completeCaller,
+  findKeyId,
   ipOrPrefix,
   limitLeft,
   peekChecks,
@@ -43,6 +42,14 @@ const limitsBody = z
         left: limitLeft.nullable().describe('Null if no region answers, or if the caller is on a list.'),
       }),
     ),
+    dependsOnAddress: z
+      .array(
+        z.strictObject({ ruleId: z.string(), ...shownLimit, resource: z.string(), scope: z.enum(SCOPES) }),
+      )
+      .describe(
+        'Limits that count the IP address of a request: by their scope, or because the caller has no id of that scope. ' +
+          'Ask for the address to see what is left. Empty for an address.',
+      ),
   })
   .meta({ id: 'CallerLimits' });
 
@@ -55,10 +62,14 @@ export function addLimitRoutes(app: AdminApp, services: AdminServices): void {
       group: 'operations',
       summary: 'The current limits of a caller, and what is left of each',
       description:
-        'By the rules in force, over all regions. Charges nothing. Limits that would count somebody else are left out.',
+        'By the rules in force, over all regions. Charges nothing. Limits that count the address are listed apart.',
       query: z.strictObject({
         scope: z.enum(CALLER_SCOPES),
-        subject: z.string().min(1).max(256).describe('The id of the user, key or tenant; or the IP address.'),
+        subject: z
+          .string()
+          .min(1)
+          .max(256)
+          .describe('The id of the user or tenant, the id or name of the key, or the IP address.'),
       }),
       says: 'The limits',
       answer: limitsBody,
@@ -69,13 +80,17 @@ export function addLimitRoutes(app: AdminApp, services: AdminServices): void {
       const caller = await findCaller(services, query.scope, query.subject);
       const rules = await services.rulesInForce();
       if (!rules) throw NO_RULES;
-      const checks = await checksOf(rules, caller, nowMs);
+      const planned = await planLimitsOf(rules, caller, nowMs);
+      // The IP of a user, a key or a tenant is not known here.
+      const checks = planned.filter((check) => !countsUnknownIp(check, caller));
+      const byAddress = planned.filter((check) => countsUnknownIp(check, caller) && !check.rule.isBound);
       const outcomes = await peekChecks(services, checks, nowMs);
       return {
         caller: toShownCaller(caller, rules.tierOf(caller)),
         rulesVersion: rules.version,
         listed: rules.listed(caller, nowMs) ?? null,
         limits: checks.map((check, i) => ({ ...toLimit(check, caller), left: toLeft(outcomes?.[i]) })),
+        dependsOnAddress: byAddress.map(toNamedLimit),
       };
     },
   );
@@ -88,34 +103,37 @@ async function findCaller(services: AdminServices, scope: CallerScope, subject: 
     if (counted) return counted;
     throw badSubject('must be an IPv4 or IPv6 address');
   }
-  if (scope === 'apiKey' && !isUuid(subject)) throw badSubject('must be the id of a key, not the key');
-  const described = { [`${scope}Id`]: subject };
+  const id = scope === 'apiKey' ? await findKeyId(database, subject, badSubject) : subject;
+  const described = { [`${scope}Id`]: id };
   const caller = { ...UNKNOWN_CALLER, ...(await completeCaller(database, described, now())) };
   if (scope === 'apiKey' && caller.apiKeyId === undefined) throw notFound('key');
   return caller;
 }
 
-/** The checks of a request to which all limits of the caller apply. */
-async function checksOf(rules: Snapshot, caller: Caller, nowMs: number): Promise<readonly RuleCheck[]> {
-  const checks = await planLimitsOf(rules, caller, nowMs);
-  // Rules count callers without an id of their scope by IP, and the IP of a user or a key is not known here.
-  return checks.filter(({ rule }) => subjectOf(rule.scope, caller).id !== UNKNOWN_CALLER.ip);
+/** Rules count callers without an id of their scope by IP. */
+function countsUnknownIp({ rule }: RuleCheck, caller: Caller): boolean {
+  const { scope, id } = subjectOf(rule.scope, caller);
+  return scope === 'ip' && id === UNKNOWN_CALLER.ip;
 }
 
-const toLimit = ({ rule, full, windowMs }: RuleCheck, caller: Caller) => ({
+const toNamedLimit = ({ rule, full, windowMs }: RuleCheck) => ({
   ruleId: rule.id,
   name: rule.name,
   policy: rule.policy,
   resource: rule.resources.join(', '),
-  methods: rule.methods,
   action: rule.action,
   scope: rule.scope,
-  isOverride: rule.subjects.length > 0 || rule.tenants.length > 0,
-  validUntil: rule.validUntilMs === null ? null : new Date(rule.validUntilMs).toISOString(),
   limit: full.limit,
   windowSeconds: windowMs / 1_000,
   window: rule.window,
-  subject: subjectOf(rule.scope, caller),
+});
+
+const toLimit = (check: RuleCheck, caller: Caller) => ({
+  ...toNamedLimit(check),
+  methods: check.rule.methods,
+  isOverride: check.rule.subjects.length > 0 || check.rule.tenants.length > 0,
+  validUntil: check.rule.validUntilMs === null ? null : new Date(check.rule.validUntilMs).toISOString(),
+  subject: subjectOf(check.rule.scope, caller),
 });
 
 const badSubject = (detail: string) => invalidRequest([{ pointer: 'subject', detail }]);

@@ -1,9 +1,14 @@
 // Denials and usage, for operators and for invoices: as pages, or as CSV.
 
+import { eq, inArray } from 'drizzle-orm';
 import * as z from 'zod';
 import { moment } from '../../authoring/bodies.ts';
 import { SCOPES } from '../../core/matching/rule.ts';
+import type { Database } from '../../rules/tables/repository.ts';
+import { apiKeys, rules } from '../../rules/tables/tables.ts';
 import {
+  EVENT_POSITION,
+  type Named,
   readDenialSeries,
   readEvents,
   readUsage,
@@ -13,6 +18,7 @@ import {
   VIOLATOR_KINDS,
 } from '../../telemetry/queries.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
+import { isUuid } from '../collection/declaration.ts';
 import { addOperation, json } from '../operation.ts';
 import { momentIn, numberIn, pageOf, pageQuery, parseCursor, toPage } from '../paging.ts';
 
@@ -30,10 +36,14 @@ const FORMULA = /^[=+\-@\t\r]/;
 
 function cellOf(value: unknown): string {
   if (typeof value === 'number') return String(value);
-  const text = Array.isArray(value) ? value.join(' ') : String(value ?? '');
+  const text = Array.isArray(value) ? value.map(textOf).join(' ') : String(value ?? '');
   const safe = FORMULA.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
+
+/** Of an item with an id: its name. Of a subject: its scope and id. */
+const textOf = ({ name, scope, subject }: Readonly<Record<string, unknown>>): string =>
+  String(name ?? `${scope} ${subject}`);
 
 const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 const SINCE = /^([1-9]\d{0,4})([mhd])$/;
@@ -49,13 +59,40 @@ const name = z.string().min(1).max(256);
 
 const paging = { ...pageQuery(1_000), format: z.enum(['json', 'csv']).default('json') };
 
+const idOrNull = z.string().nullable();
+/** Who called, whatever the rule counts. */
+const callerIds = {
+  tenantId: idOrNull.describe('Null if the caller has none, as the other ids.'),
+  userId: idOrNull,
+  apiKeyId: idOrNull,
+};
+const keyName = idOrNull.describe('The name of the API key. Null if it has none, or is gone.');
+const subject = z.strictObject({ scope: z.enum(SCOPES), subject: z.string() });
+
 const violator = z
   .strictObject({
-    scope: z.string().optional().describe('Present with `groupBy=all`.'),
-    subject: z.string().describe('`other` stands for the subjects of a flood that were not told apart.'),
+    scope: z.string().optional().describe('Present with `groupBy=all`, as the ids of the caller.'),
+    subject: z
+      .string()
+      .describe(
+        'With `groupBy=all`: the most exact id of the caller (API key, user, tenant, or else the address). ' +
+          '`other` stands for the callers of a flood that were not told apart.',
+      ),
+    name: idOrNull.describe(
+      'The name of the rule or the API key. Null for others, and for a key without one.',
+    ),
+    ...z.object(callerIds).partial().shape,
+    countedAs: z
+      .array(subject)
+      .optional()
+      .describe(
+        'Up to ten subjects as whom rules counted the caller. Left out for addresses and for all callers of a rule.',
+      ),
     count: z.int(),
     lastAt: z.iso.datetime(),
-    rules: z.array(z.string()).describe('The names of up to ten rules that denied the subject.'),
+    rules: z
+      .array(z.strictObject({ id: z.string(), name: z.string() }))
+      .describe('Up to ten rules that denied the caller.'),
   })
   .meta({ id: 'Violator' });
 const event = z
@@ -64,7 +101,9 @@ const event = z
     scope: z.enum(SCOPES),
     ruleId: z.string(),
     ruleName: z.string(),
-    subject: z.string(),
+    subject: z.string().describe('With `scope`: who was counted.'),
+    ...callerIds,
+    apiKeyName: keyName,
     count: z.int(),
   })
   .meta({ id: 'DenialEvent' });
@@ -72,7 +111,11 @@ const used = z
   .strictObject({
     name: z
       .string()
-      .describe('The hour, the day, or the id that `groupBy` asks for. Empty for callers without one.'),
+      .describe(
+        'The hour, the day, or the tenant, user, API key or rule that `groupBy` asks for. Empty for callers without one. ' +
+          'A key without a name has its id here, and so has a rule or key that is gone.',
+      ),
+    id: z.string().optional().describe('Present with `groupBy=apiKey` and `groupBy=rule`.'),
     requests: z.int(),
     cost: z.int(),
   })
@@ -103,10 +146,20 @@ const answer = <Row extends object>(
         },
       });
 
+const ofRule = name.optional().describe('The id or the name of a rule.');
+
+/** Which callers. */
+const ofCaller = {
+  tenant: name.optional(),
+  user: name.optional().describe('Use the real name, even if Weir stores hashes.'),
+  apiKey: name.optional().describe('The id or the name of a key. Not the key itself.'),
+};
+
 /** Which denials. */
 const denials = {
-  rule: name.optional().describe('The id or the name of a rule.'),
-  scope: z.enum(SCOPES).optional(),
+  rule: ofRule,
+  ...ofCaller,
+  scope: z.enum(SCOPES).optional().describe('Who was counted, with `subject`; whoever called.'),
   subject: name.optional().describe('Needs `scope`. Use the real name, even if Weir stores hashes.'),
 };
 
@@ -138,22 +191,54 @@ function startOf(cursor: string | undefined, first: Period): Period & { readonly
 
 /** Where the previous page of events ended. */
 function placeOf(cursor: string) {
-  const [at, scope = '', ruleId = '', subject = ''] = parseCursor(cursor, 4);
-  return [momentIn(at).toISOString(), scope, ruleId, subject] as const;
+  const [at, ...rest] = parseCursor(cursor, EVENT_POSITION);
+  return [momentIn(at).toISOString(), ...rest];
+}
+
+// Rules and keys are asked for by id or name, and shown with both.
+
+type NamedTable = typeof rules | typeof apiKeys;
+
+async function findNamed(database: Database, table: NamedTable, given: string): Promise<Named> {
+  const found = await database.select({ id: table.id }).from(table).where(eq(table.name, given));
+  return { name: given, ids: [given, ...found.map(({ id }) => id)] };
+}
+
+/** The names by id. */
+async function readNames(database: Database, table: NamedTable, ids: readonly (string | null | undefined)[]) {
+  const known = [...new Set(ids)].filter((id) => typeof id === 'string' && isUuid(id)) as string[];
+  if (known.length === 0) return new Map<string, string>();
+  const { id, name: named } = table;
+  const rows = await database.select({ id, name: named }).from(table).where(inArray(id, known));
+  return new Map(rows.flatMap((row) => (row.name === '' ? [] : [[row.id, row.name]])));
 }
 
 export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
   const { database, now, storedSubject = async (_, subject) => subject } = services;
   const group = 'records';
 
-  /** The subject as records have it. */
-  const stored = async <
-    F extends { scope?: (typeof SCOPES)[number] | undefined; subject?: string | undefined },
-  >(
-    which: F,
-  ) => ({
-    ...which,
-    subject: which.subject && which.scope ? await storedSubject(which.scope, which.subject) : which.subject,
+  interface Asked {
+    readonly rule?: string | undefined;
+    readonly tenant?: string | undefined;
+    readonly user?: string | undefined;
+    readonly apiKey?: string | undefined;
+  }
+
+  /** Rules and callers as records have them. */
+  const recorded = async ({ rule, tenant, user, apiKey }: Asked) => ({
+    tenant,
+    user: user && (await storedSubject('user', user)),
+    rule: rule === undefined ? undefined : await findNamed(database, rules, rule),
+    apiKey: apiKey === undefined ? undefined : await findNamed(database, apiKeys, apiKey),
+  });
+
+  type Denied = Asked & { scope?: (typeof SCOPES)[number] | undefined; subject?: string | undefined };
+
+  /** Also the subject as records have it. */
+  const recordedDenials = async ({ scope, subject, ...asked }: Denied) => ({
+    ...(await recorded(asked)),
+    scope,
+    subject: subject && scope ? await storedSubject(scope, subject) : subject,
   });
 
   addOperation(
@@ -165,20 +250,39 @@ export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
       summary: 'Who was denied most',
       query: z.strictObject({
         since: since.prefault('24h').describe('How far back: 90m, 24h, 7d.'),
-        groupBy: z.enum(VIOLATOR_KINDS).default('ip').describe('`all` means callers of any kind.'),
+        groupBy: z.enum(VIOLATOR_KINDS).default('all').describe('`all` means callers of any kind.'),
+        ...denials,
         ...paging,
       }),
       ...answersOf('ViolatorPage', violator),
     },
-    async ({ query: { groupBy, since: sinceMs, limit, cursor, format } }) => {
+    async ({ query: { groupBy, since: sinceMs, limit, cursor, format, ...which } }) => {
       const { offset, ...period } = startOf(cursor, {
         from: new Date(now() - sinceMs),
         to: new Date(now()),
       });
-      const found = await readViolators(database, { by: groupBy, ...period, limit: limit + 1, offset });
+      const filter = { by: groupBy, ...period, ...(await recordedDenials(which)) };
+      const found = await readViolators(database, { ...filter, limit: limit + 1, offset });
       const page = toPage(found, limit, () => positionAt(offset + limit, period));
-      const columns = ['subject', 'count', 'lastAt', 'rules'] as const;
-      return answer(page, format, groupBy === 'all' ? ['scope', ...columns] : columns);
+      const named = groupBy === 'rule' ? rules : apiKeys;
+      const kindOfNamed = groupBy === 'rule' ? 'rule' : 'apiKey';
+      const ids = page.items.map(({ scope = groupBy, subject: id }) => (scope === kindOfNamed ? id : null));
+      const names = await readNames(database, named, ids);
+      const items = page.items.map((one) => ({
+        ...one,
+        // Of a rule that is gone, the records have the name.
+        name: names.get(one.subject) ?? (groupBy === 'rule' ? (one.rules.at(-1)?.name ?? null) : null),
+      }));
+      const columns = ['count', 'lastAt', 'rules'] as const;
+      const callerColumns = ['tenantId', 'userId', 'apiKeyId'] as const;
+      const hasNames = groupBy === 'rule' || groupBy === 'apiKey';
+      return answer(
+        { ...page, items },
+        format,
+        groupBy === 'all'
+          ? ['scope', 'subject', 'name', ...callerColumns, ...columns, 'countedAs']
+          : [...(hasNames ? (['subject', 'name'] as const) : (['subject'] as const)), ...columns],
+      );
     },
   );
 
@@ -188,20 +292,29 @@ export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
       id: 'listEvents',
       call: 'GET /events',
       group,
-      summary: 'Denials by minute, rule and subject, newest first',
+      summary: 'Denials by minute, rule, subject and caller, newest first',
       query: z.strictObject({ since: since.prefault('24h'), ...denials, ...paging }),
       ...answersOf('DenialEventPage', event),
     },
     async ({ query: { since: sinceMs, limit, cursor, format, ...which } }) => {
       const found = await readEvents(database, {
-        ...(await stored(which)),
+        ...(await recordedDenials(which)),
         from: new Date(now() - sinceMs),
         to: new Date(now() + UNIT_MS.m),
         after: cursor === undefined ? undefined : placeOf(cursor),
         limit: limit + 1,
       });
-      const page = toPage(found, limit, ({ at, scope, ruleId, subject }) => [at, scope, ruleId, subject]);
-      return answer(page, format, ['at', 'scope', 'ruleId', 'ruleName', 'subject', 'count']);
+      const page = toPage(found, limit, ({ at, scope, ruleId, subject: id, tenantId, userId, apiKeyId }) => [
+        ...[at, scope, ruleId, id],
+        ...[tenantId, userId, apiKeyId].map((one) => one ?? ''),
+      ]);
+      const keys = page.items.map(({ apiKeyId }) => apiKeyId);
+      const names = await readNames(database, apiKeys, keys);
+      const items = page.items.map((one) => ({ ...one, apiKeyName: names.get(one.apiKeyId ?? '') ?? null }));
+      return answer({ ...page, items }, format, [
+        ...(['at', 'scope', 'ruleId', 'ruleName', 'subject'] as const),
+        ...(['tenantId', 'userId', 'apiKeyId', 'apiKeyName', 'count'] as const),
+      ]);
     },
   );
 
@@ -224,7 +337,7 @@ export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
       const longestMs = (step === 'minute' ? 2 : 31) * UNIT_MS.d;
       const from = new Date(now() - Math.min(sinceMs, longestMs));
       const to = new Date(now());
-      const items = await readDenialSeries(database, { ...(await stored(which)), from, to, step });
+      const items = await readDenialSeries(database, { ...(await recordedDenials(which)), from, to, step });
       return { from: from.toISOString(), to: to.toISOString(), items };
     },
   );
@@ -241,30 +354,31 @@ export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
       query: z.strictObject({
         from: moment.optional().describe('The default is 30 days ago.'),
         to: moment.optional().describe('The default is now.'),
-        tenant: name.optional(),
-        user: name.optional(),
-        apiKey: name.optional(),
-        rule: name.optional().describe('The id of a rule.'),
+        ...ofCaller,
+        rule: ofRule,
         groupBy: z.enum(USAGE_KINDS).default('day'),
         ...paging,
       }),
       ...answersOf('UsagePage', used),
     },
-    async ({ query: { from, to, limit, cursor, format, user, groupBy, ...which } }) => {
+    async ({ query: { from, to, limit, cursor, format, groupBy, ...which } }) => {
       const { offset, ...period } = startOf(cursor, {
         from: from ?? new Date(now() - 30 * UNIT_MS.d),
         to: to ?? new Date(now()),
       });
-      const found = await readUsage(database, {
-        ...which,
-        ...period,
-        by: groupBy,
-        user: user && (await storedSubject('user', user)),
-        limit: limit + 1,
-        offset,
-      });
+      const filter = { ...(await recorded(which)), ...period, by: groupBy };
+      const found = await readUsage(database, { ...filter, limit: limit + 1, offset });
       const page = toPage(found, limit, () => positionAt(offset + limit, period));
-      return answer(page, format, ['name', 'requests', 'cost']);
+      const table = groupBy === 'rule' ? rules : groupBy === 'apiKey' ? apiKeys : undefined;
+      if (!table) return answer(page, format, ['name', 'requests', 'cost']);
+      const ids = page.items.map(({ name: id }) => id);
+      const names = await readNames(database, table, ids);
+      const items = page.items.map((one) => ({
+        ...one,
+        id: one.name,
+        name: names.get(one.name) ?? one.name,
+      }));
+      return answer({ ...page, items }, format, ['name', 'id', 'requests', 'cost']);
     },
   );
 }

@@ -23,7 +23,10 @@ interface DenyingRule {
   readonly route: string;
 }
 
-export interface Denial extends Subject, DenyingRule {
+/** Who was denied: as whom the rule counted the caller, and who that is. */
+export interface DeniedCaller extends Subject, CallerIds {}
+
+export interface Denial extends DeniedCaller, DenyingRule {
   /** The minute. */
   readonly atMs: number;
   count: number;
@@ -56,6 +59,8 @@ interface SumsOptions<Who, Rule, Amounts> {
   readonly isSame: (a: Who, b: Who) => boolean;
   /** Stands for all who are not told apart. */
   readonly unnamed: (who: Who) => Who;
+  /** The same with less detail. It has room of its own, and stands for all whose details find no room. */
+  readonly coarse?: (who: Who) => Who;
   /** Stands for all rules while there are too many rows. */
   readonly otherRule: (rule: Rule) => Rule;
   readonly zero: Amounts;
@@ -75,6 +80,7 @@ function createSums<Who extends object, Rule extends CountingRule, Amounts exten
   nameOf,
   isSame,
   unnamed,
+  coarse = (who) => who,
   otherRule,
   zero,
 }: SumsOptions<Who, Rule, Amounts>) {
@@ -82,8 +88,9 @@ function createSums<Who extends object, Rule extends CountingRule, Amounts exten
   let size = 0;
   /** Those that have rows. */
   let groups = new Map<string, Group<Who, Row>>();
-  /** Who has rows of their own in this period. */
+  /** Who has rows of their own in this period: with less detail, and with all of it. */
   const named = new Set<string>();
+  const detailed = new Set<string>();
   let namedAtMs = Number.NaN;
   /** The last one, because the next request often comes from the same caller. */
   let last: { readonly asked: Who; readonly group: Group<Who, Row> } | undefined;
@@ -96,12 +103,14 @@ function createSums<Who extends object, Rule extends CountingRule, Amounts exten
     return groupOf(`${atMs}\t${nameOf(nobody)}`, atMs, nobody);
   };
   const find = (atMs: number, who: Who): Group<Who, Row> => {
-    if (namedAtMs !== atMs) named.clear();
+    if (namedAtMs !== atMs) for (const names of [named, detailed]) names.clear();
     namedAtMs = atMs;
-    const key = `${atMs}\t${nameOf(who)}`;
-    if (!named.has(key) && named.size >= MAX_NAMED) return unnamedGroup(atMs, who);
-    named.add(key);
-    return groupOf(key, atMs, who);
+    const known = coarse(who);
+    const key = `${atMs}\t${nameOf(known)}`;
+    if (!hasRoom(named, key)) return unnamedGroup(atMs, who);
+    const detailedKey = known === who ? key : `${atMs}\t${nameOf(who)}`;
+    if (known === who || !hasRoom(detailed, detailedKey)) return groupOf(key, atMs, known);
+    return groupOf(detailedKey, atMs, who);
   };
   const rowOf = (group: Group<Who, Row>, rule: Rule): Row => {
     const { key, atMs, who, rows } = group;
@@ -141,14 +150,22 @@ function createSums<Who extends object, Rule extends CountingRule, Amounts exten
   };
 }
 
+/** Adds the name if there is room. False: there is none. */
+function hasRoom(names: Set<string>, name: string): boolean {
+  if (!names.has(name) && names.size >= MAX_NAMED) return false;
+  names.add(name);
+  return true;
+}
+
 export type DenialSums = ReturnType<typeof createDenialSums>;
 
 export const createDenialSums = () =>
   createSums({
     periodMs: MINUTE_MS,
-    nameOf: ({ scope, subject }: Subject) => `${scope}\t${subject}`,
-    isSame: (a, b) => a.scope === b.scope && a.subject === b.subject,
-    unnamed: ({ scope }) => ({ scope, subject: OTHER }),
+    nameOf: ({ scope, subject, ...ids }: DeniedCaller) => `${scope}\0${subject}\0${nameOfIds(ids)}`,
+    isSame: (a, b) => a.scope === b.scope && a.subject === b.subject && areSameIds(a, b),
+    unnamed: ({ scope, ...ids }) => ({ scope, subject: OTHER, ...otherIds(ids) }),
+    coarse: withoutIds,
     otherRule: ({ route }: DenyingRule) => ({ ruleId: OTHER, ruleName: OTHER, route }),
     zero: { count: 0 },
   });
@@ -158,14 +175,44 @@ export type UsageSums = ReturnType<typeof createUsageSums>;
 export const createUsageSums = () =>
   createSums({
     periodMs: HOUR_MS,
-    // No id contains a NUL, because Postgres could not store it.
-    nameOf: ({ tenantId, userId, apiKeyId }: CallerIds) => `${tenantId}\0${userId}\0${apiKeyId}`,
-    isSame: (a, b) => a.tenantId === b.tenantId && a.userId === b.userId && a.apiKeyId === b.apiKeyId,
+    nameOf: nameOfIds,
+    isSame: areSameIds,
     unnamed: () => ({ tenantId: OTHER, userId: OTHER, apiKeyId: OTHER }),
     // Each request counts once under '', and once for each of its rules.
     otherRule: ({ ruleId }: CountingRule) => ({ ruleId: ruleId === '' ? '' : OTHER }),
     zero: { requests: 0, cost: 0 },
   });
+
+/** No id contains a NUL, because Postgres could not store it. */
+const nameOfIds = ({ tenantId, userId, apiKeyId }: CallerIds) => `${tenantId}\0${userId}\0${apiKeyId}`;
+
+const areSameIds = (a: CallerIds, b: CallerIds): boolean =>
+  a.tenantId === b.tenantId && a.userId === b.userId && a.apiKeyId === b.apiKeyId;
+
+const NOBODY: CallerIds = { tenantId: '', userId: '', apiKeyId: '' };
+
+const otherOr = (id: string): string => (id === '' ? '' : OTHER);
+
+const otherIds = ({ tenantId, userId, apiKeyId }: CallerIds): CallerIds => ({
+  tenantId: otherOr(tenantId),
+  userId: otherOr(userId),
+  apiKeyId: otherOr(apiKeyId),
+});
+
+const ID_OF_SCOPE: Readonly<Partial<Record<Scope, keyof CallerIds>>> = {
+  tenant: 'tenantId',
+  user: 'userId',
+  apiKey: 'apiKeyId',
+};
+
+/** Keeps the id that is the subject. The same object if the caller has no other id. */
+function withoutIds(who: DeniedCaller): DeniedCaller {
+  if (areSameIds(who, NOBODY)) return who;
+  const { scope, subject } = who;
+  const own = ID_OF_SCOPE[scope];
+  const known = { scope, subject, ...otherIds(who), ...(own && { [own]: who[own] }) };
+  return areSameIds(known, who) ? who : known;
+}
 
 // Subjects that have reached a threshold of a rule with `alertAt`. An isolate notes each threshold of a subject once in
 // a window. Other isolates may note it, too: Postgres keeps the first one.

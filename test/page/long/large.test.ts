@@ -95,9 +95,9 @@ it('all views load with 10,000 rules and 100,000 denials', async () => {
     insert into weir.rules (name, resource, scope, algorithm, "limit", window_seconds, enabled)
     select 'rule ' || n, '/r/' || n, 'ip', 'fixed-window', 10, 60, n % 50 = 0 from generate_series(1, 10000) n`);
   await test.weir.sql(`
-    insert into weir.events (at, scope, rule_id, rule_name, subject, count)
+    insert into weir.denials (at, scope, rule_id, rule_name, subject, tenant_id, user_id, api_key_id, count)
     select date_trunc('minute', now()) - make_interval(mins => n % 1400), 'ip', 'r' || n % 100, 'rule ' || n % 100,
-      '10.' || n % 200 || '.' || n / 400 || '.1', 1 + n % 5 from generate_series(1, 100000) n on conflict do nothing`);
+      '10.' || n % 200 || '.' || n / 400 || '.1', '', '', '', 1 + n % 5 from generate_series(1, 100000) n on conflict do nothing`);
   const { items } = await test.weir.admin<{ items: { id: string; name: string }[] }>('/rules?q=everything');
   const rule = items[0]?.id;
   await test.weir.sql(`
