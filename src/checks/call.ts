@@ -235,6 +235,7 @@ async function planOne(
   const { ipv6Prefix, nowMs } = options;
   const field = one.rule === undefined ? 'policy' : 'rule';
   const [named, ...others] = snapshot.rulesNamed(one);
+  if (!named && snapshot.isOff(one)) return [];
   const problem = !named
     ? `there is no such ${field} in force`
     : others.length > 0

@@ -10,7 +10,7 @@ import { digest, toHex } from '../core/digest.ts';
 import { PEOPLE_DEFAULTS } from '../core/matching/flat-rule.ts';
 import { compileSnapshot, type Snapshot, withCounterIds } from '../core/matching/snapshot.ts';
 import type { FieldError } from '../core/shape.ts';
-import { assemble } from '../rules/publishing/content.ts';
+import { assemble, type RuleOffRow } from '../rules/publishing/content.ts';
 import type { tiers as tiersTable } from '../rules/tables/tables.ts';
 
 /** Fields that the schema knows and the type does not: there must be none. */
@@ -28,9 +28,10 @@ export async function compileCode({ rules, tiers = [] }: RulesInCode, nowMs: num
   errors.push(...repeated(named));
   if (errors.length > 0) throw new ConfigError(errors);
   const enabled = rows.filter((row) => row['enabled'] !== false);
+  const off = rows.filter((row) => row['enabled'] === false) as unknown as readonly RuleOffRow[];
   const parsed = parseRules(enabled);
   const published = await withCounterIds(parsed.rules);
-  const { content, rejected } = assemble(published, [tierRows, [], [], [], [], []], { nowMs });
+  const { content, rejected } = assemble(published, [tierRows, [], [], [], [], [], off], { nowMs });
   const bad = [...parsed.rejected, ...rejected];
   if (bad.length > 0) throw new ConfigError(bad.flatMap((row) => describe(row, named)));
   return compileSnapshot(await versionOf({ rules, tiers }), { ...content, split: undefined });

@@ -69,6 +69,37 @@ describe('a check', () => {
     expect(body.retryAfterMs).toBeGreaterThan(0);
   });
 
+  it('by a rule that is switched off is allowed and counts nothing, until it is switched on', async () => {
+    const body = {
+      name: 'at night',
+      policy: 'night',
+      resource: '/night',
+      scope: 'user',
+      limit: 1,
+      windowSeconds: 3_600,
+    };
+    const { id } = await weir.admin<{ id: string }>('/rules', {
+      method: 'POST',
+      body: { ...body, enabled: false },
+    });
+    const subject = freshUser();
+    const asked = async (one: object) => (await ask({ ...one, subject })).body;
+    const allowed = { allowed: true, id: null, results: [], degraded: null };
+    for (const one of [{ rule: 'at night' }, { policy: 'night' }, { rule: id }])
+      await vi.waitFor(async () => expect(await asked(one)).toMatchObject(allowed));
+    // The other checks of the call count.
+    const checks = [
+      { rule: 'at night', subject },
+      { rule: 'jobs', subject },
+    ];
+    expect((await ask({ checks })).body.results).toMatchObject([{ policy: 'jobs', remaining: 9 }]);
+    await weir.admin(`/rules/${id}`, { method: 'PATCH', body: { enabled: true } });
+    await vi.waitFor(async () => expect((await asked({ rule: 'at night' })).results).toHaveLength(1));
+    expect(await asked({ rule: 'at night' })).toMatchObject({ allowed: false });
+    await weir.admin(`/rules/${id}`, { method: 'DELETE' });
+    await vi.waitFor(async () => expect((await ask({ rule: 'at night', subject })).status).toBe(400));
+  });
+
   it('of several rules charges all of them or none', async () => {
     const [full, free] = [freshUser(), freshUser()];
     await ask({ rule: 'jobs', subject: full, cost: 10 });

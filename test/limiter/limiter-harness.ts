@@ -31,6 +31,7 @@ export const snapshotOf = (version: string): Snapshot => ({
   ruleCount: 1,
   isLogOnly: false,
   rulesNamed: () => [],
+  isOff: () => false,
   limitOf: () => null,
   match: () => [],
   matchByIpOnly: () => [],

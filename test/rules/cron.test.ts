@@ -25,7 +25,7 @@ const {
 } = useCron();
 
 describe('an hour in which nothing changes', () => {
-  it('costs a Redis command per region and a query a minute, six more queries to delete, and no writes', async () => {
+  it('costs a Redis command per region and a query a minute, seven more queries to delete, and no writes', async () => {
     await addRule('a');
     await run(`insert into users (id) values ('ann')`);
     await publishNow();
@@ -34,7 +34,7 @@ describe('an hour in which nothing changes', () => {
       kvReads: 0,
       kvWrites: 0,
       redisCommands: [60, 60],
-      postgresQueries: 66,
+      postgresQueries: 67,
     });
     expect(await standing()).toEqual(known);
     expect(errors).toEqual([]);
@@ -44,14 +44,14 @@ describe('an hour in which nothing changes', () => {
     await addRule('a');
     await publishNow();
     const cost = await hourOfCron({ databaseCheckMinutes: 30 });
-    expect(cost).toEqual({ kvReads: 0, kvWrites: 0, redisCommands: [60, 60], postgresQueries: 8 });
+    expect(cost).toEqual({ kvReads: 0, kvWrites: 0, redisCommands: [60, 60], postgresQueries: 9 });
   });
 
   it('costs one query more each time Postgres is asked, if there is a webhook', async () => {
     await addRule('a');
     await publishNow();
-    expect((await hourOfCron({ hasWebhook: true })).postgresQueries).toBe(66 + 60);
-    expect((await hourOfCron({ hasWebhook: true, databaseCheckMinutes: 30 })).postgresQueries).toBe(8 + 2);
+    expect((await hourOfCron({ hasWebhook: true })).postgresQueries).toBe(67 + 60);
+    expect((await hourOfCron({ hasWebhook: true, databaseCheckMinutes: 30 })).postgresQueries).toBe(9 + 2);
     expect(errors).toEqual([]);
   });
 
@@ -82,7 +82,7 @@ describe('an hour in which nothing changes', () => {
       kvReads: 0,
       kvWrites: 3,
       redisCommands: [72, 72],
-      postgresQueries: 69,
+      postgresQueries: 70,
     });
     expect(await standing()).toEqual(known);
   });
@@ -117,7 +117,7 @@ describe('a cron run publishes', () => {
       `insert into list_entries (list, kind, value) values ('deny', 'user', 'bob')`,
       RULES,
     ],
-    ['a new user', `insert into users (id) values ('ann')`, CALLERS],
+    ['a new user', `insert into users (id, tier) values ('ann', 'free')`, CALLERS],
     ['a changed tenant', `insert into users (id, tenant_id) values ('ann', 'acme')`, CALLERS],
     ['a new key', `insert into api_keys (hash, prefix) values ('${'a'.repeat(64)}', 'p')`, CALLERS],
   ])('%s', async (_, statement, expected) => {

@@ -176,7 +176,8 @@ describe('the copy in a region', () => {
     copies.length = 0;
     await publishNow();
     expect(copies).toEqual([]);
-    await run(`insert into users (id) values ('ann')`);
+    await run(`insert into tenants (id) values ('acme')`);
+    await run(`insert into users (id, tenant_id) values ('ann', 'acme')`);
     await publishNow();
     const [announced] = await standing();
     expect(copies).toEqual(['eu', 'us'].map((name) => `${name} callers:${announced?.callers}`));

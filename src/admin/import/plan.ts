@@ -180,7 +180,7 @@ export async function previewImport(
   const parsed = parseRules(enabled(RULES));
   const tiers = rowsOf(TIERS) as (typeof tiersTable.$inferSelect)[];
   const routes = enabled(ROUTES) as unknown as RouteRow[];
-  const { content, rejected } = assemble(parsed.rules, [tiers, [], [], routes, [], []], {
+  const { content, rejected } = assemble(parsed.rules, [tiers, [], [], routes, [], [], []], {
     nowMs: now(),
     origins,
   });

@@ -130,7 +130,11 @@ export const policyOf = (rule: Rule, { window, windowSeconds }: RuleLimit, kind 
   ruleNameOf(rule) + kind + (rule.limits.length === 1 ? '' : `-${window ?? inUnits(windowSeconds)}`);
 
 /** The policy of the rule. If the rule has none, `/users/:id` of scope `ip` becomes `users-id-ip`. */
-export const ruleNameOf = ({ policy, resources: [first = ''], scope }: Rule): string =>
+export const ruleNameOf = ({
+  policy,
+  resources: [first = ''],
+  scope,
+}: Pick<Rule, 'policy' | 'resources' | 'scope'>): string =>
   policy ?? `${slugOf(first)}-${scope === 'apiKey' ? 'key' : scope}`;
 
 function slugOf(resource: string): string {

@@ -63,6 +63,13 @@ export interface RuleName {
   readonly policy?: string | undefined;
 }
 
+/** A rule that is switched off. A check that names it is allowed, and counts nothing. */
+export interface RuleOff {
+  readonly id: string;
+  readonly name: string;
+  readonly policy: string;
+}
+
 export interface NamedRule {
   readonly rule: PublishedRule;
   /** One for each of its limits; none if it allows. */
@@ -124,6 +131,8 @@ export interface SnapshotContent {
   readonly settings?: Settings | undefined;
   /** Undefined if no rule has a calendar. */
   readonly calendars?: PublishedCalendars | undefined;
+  /** Undefined if there are none. */
+  readonly off?: readonly RuleOff[] | undefined;
 }
 
 export interface Snapshot {
@@ -152,6 +161,8 @@ export interface Snapshot {
   listed(caller: Caller, nowMs: number): ListEntry['list'] | undefined;
   /** Finds rules by name, for checks without a request. */
   readonly rulesNamed: RulesNamed;
+  /** Whether this names a rule that is switched off. */
+  isOff(name: RuleName): boolean;
   /** The limit of one counter for that caller; null is unlimited. */
   limitOf(counter: CompiledRule, caller: Caller, nowMs: number): Pick<Match, 'limit' | 'times'> | null;
   /** The name of the caller's tier, the default one included. */
@@ -194,6 +205,10 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
     tierOf: (caller) => tierOf(caller).name,
     listed: compileLists(content.lists),
     rulesNamed: compileNames(content.rules),
+    isOff: ({ rule, policy }) =>
+      content.off?.some((one) =>
+        rule === undefined ? one.policy === policy : [one.id, one.name].includes(rule),
+      ) === true,
     limitOf(counter, caller, nowMs) {
       const limit = limitIn(counter, tierOf(caller).limits);
       if (limit === null) return null;

@@ -23,8 +23,8 @@ export const encodeSnapshot = ({ rules, ...others }: SnapshotContent): string =>
 
 /** Joins encoded rules. The publisher keeps the texts of unchanged rules. */
 export function joinSnapshot({ rules, ...content }: EncodedContent): string {
-  const { tiers, lists, split, routes, settings, calendars } = content;
-  const rest = JSON.stringify({ tiers, lists, split, routes, settings, calendars });
+  const { tiers, lists, split, routes, settings, calendars, off } = content;
+  const rest = JSON.stringify({ tiers, lists, split, routes, settings, calendars, off });
   const format = rules.some(needsFormat5)
     ? FORMAT_5
     : calendars !== undefined || rules.some((text) => text.includes(MULTIPLYING))

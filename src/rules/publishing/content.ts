@@ -8,12 +8,14 @@ import { parseRules, type RejectedRow } from '../../authoring/rule-schema.ts';
 import { resolveTiers, type WrittenTier } from '../../authoring/tier-schema.ts';
 import { type NamedSubject, nameOfSubject, subjectsNamedBy } from '../../authoring/warnings.ts';
 import { traitsOf } from '../../core/counting/algorithms/registry.ts';
+import { ruleNameOf } from '../../core/matching/compiled-rule.ts';
 import { ipRangeProblem } from '../../core/matching/ip.ts';
 import type { OriginPolicy } from '../../core/matching/origin-routes.ts';
 import { type ListEntry, limitOfTier, type Rule, type Tier } from '../../core/matching/rule.ts';
 import { names, takesLimitOfTier } from '../../core/matching/slots.ts';
 import {
   type PublishedRule,
+  type RuleOff,
   type Settings,
   type SnapshotContent,
   withCounterIds,
@@ -62,6 +64,9 @@ export async function readContent(database: Database, nowMs: number): Promise<Re
   return { content: { ...content, rules }, rejected: [...parsed.rejected, ...rejected] };
 }
 
+/** A rule that is switched off can always be saved, so their names must not fill the snapshot. */
+const MOST_OFF = 1_000;
+
 /**
  * Queries for tiers, lists, placements, routes, settings and anchor days, for a transaction. `assemble` takes the rows.
  */
@@ -81,6 +86,15 @@ export const otherQueries = (database: Database) =>
       .from(tenants)
       .where(isNotNull(tenants.anchorDay))
       .orderBy(asc(tenants.id)),
+    database
+      .select({
+        ...{ id: rulesTable.id, name: rulesTable.name, policy: rulesTable.policy, scope: rulesTable.scope },
+        ...{ resource: rulesTable.resource, resources: rulesTable.resources },
+      })
+      .from(rulesTable)
+      .where(eq(rulesTable.enabled, false))
+      .orderBy(asc(rulesTable.ordinal))
+      .limit(MOST_OFF),
   ] as const;
 
 export type OtherRows = readonly [
@@ -90,7 +104,13 @@ export type OtherRows = readonly [
   routes: readonly RouteRow[],
   settings: readonly SettingsRow[],
   tenants: readonly AnchoredTenant[],
+  off: readonly RuleOffRow[],
 ];
+
+export type RuleOffRow = Pick<
+  typeof rulesTable.$inferSelect,
+  'id' | 'name' | 'policy' | 'scope' | 'resource' | 'resources'
+>;
 
 export interface AssembleOptions {
   /** For calendars, which are published for some months. */
@@ -104,7 +124,7 @@ export interface AssembleOptions {
  */
 export function assemble<R extends Rule>(
   rules: readonly R[],
-  [tierRows, listRows, placed, routeRows, settingRows, anchoredTenants]: OtherRows,
+  [tierRows, listRows, placed, routeRows, settingRows, anchoredTenants, offRows]: OtherRows,
   { nowMs, origins }: AssembleOptions,
 ) {
   const tiers = parseTiers(tierRows);
@@ -120,10 +140,17 @@ export function assemble<R extends Rule>(
       routes: routes.good.length > 0 ? routes.good : undefined,
       settings: toSettings(settingRows),
       calendars: calendarsFor(usable.good, anchoredTenants, nowMs),
+      off: offRows.length > 0 ? offRows.map(toOff) : undefined,
     },
     rejected: [...usable.rejected, ...tiers.rejected, ...lists.rejected, ...routes.rejected],
   };
 }
+
+const toOff = ({ id, name, policy, scope, resource, resources }: RuleOffRow): RuleOff => ({
+  id,
+  name,
+  policy: ruleNameOf({ policy, scope, resources: resource === null ? resources : [resource] }),
+});
 
 /** Undefined if there is no row: then all settings have their defaults. */
 const toSettings = ([row]: readonly SettingsRow[]): Settings | undefined =>
