@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { build } from 'esbuild';
+import { type BuildOptions, build } from 'esbuild';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const LIB = join(ROOT, 'lib');
@@ -15,6 +15,7 @@ const TSC = fileURLToPath(new URL('../node_modules/typescript/bin/tsc', import.m
 /** By the name that users import. */
 const ENTRIES = {
   hono: 'src/hono',
+  fetch: 'src/fetch',
   worker: 'src/worker',
   client: 'src/client',
   schema: 'src/schema',
@@ -27,11 +28,16 @@ const PROGRAMS = { cli: 'cli/bin' };
 const COMMENT = /^ *\/\*\*.*?\*\/\n/gms;
 
 async function buildCode(): Promise<void> {
-  const files = Object.entries({ ...ENTRIES, ...PROGRAMS });
-  const { outputFiles } = await build({
+  const { client, ...others } = { ...ENTRIES, ...PROGRAMS };
+  // The client is one file, which a browser can load.
+  await Promise.all([bundle({ client }, {}), bundle(others, NODE_20)]);
+}
+
+async function bundle(entries: Readonly<Record<string, string>>, options: BuildOptions): Promise<void> {
+  const { outputFiles = [] } = await build({
     write: false,
     absWorkingDir: ROOT,
-    entryPoints: Object.fromEntries(files.map(([name, file]) => [name, `${file}.ts`])),
+    entryPoints: Object.fromEntries(Object.entries(entries).map(([name, file]) => [name, `${file}.ts`])),
     outdir: LIB,
     bundle: true,
     splitting: true,
@@ -41,10 +47,22 @@ async function buildCode(): Promise<void> {
     target: 'es2024',
     chunkNames: 'modules/[name]-[hash]',
     loader: { '.lua': 'text' },
+    ...options,
   });
   await mkdir(join(LIB, 'modules'), { recursive: true });
   await Promise.all(outputFiles.map(({ path, text }) => writeFile(path, text.replace(COMMENT, ''))));
 }
+
+/** The functions of `local/node-20.ts` take the place of what Node 20 does not have. */
+const NODE_20 = {
+  inject: ['local/node-20.ts'],
+  define: {
+    'Map.groupBy': 'groupInMap',
+    'Object.groupBy': 'groupInObject',
+    'Promise.withResolvers': 'withResolvers',
+    'URL.parse': 'parseUrl',
+  },
+};
 
 const IMPORT = /(?<=\b(?:from |import\()['"])(\.[^'"]+)\.ts(?=['"])/g;
 

@@ -4,9 +4,9 @@ import type { Context, MiddlewareHandler } from 'hono';
 import type { RequestWeir } from './checks/call.ts';
 import type { LibraryOptions } from './config/config.ts';
 import type { LibraryBindings } from './config/variables.ts';
-import type { AppCaller, Caller } from './core/matching/caller.ts';
+import type { Caller, CallerAnswer } from './core/matching/caller.ts';
 import type { QueuedBatch } from './telemetry/flush.ts';
-import { createCodeIsolates, createLibrary, isolateWithPostgres } from './wiring/library.ts';
+import { isolateWithPostgres, libraryOf } from './wiring/library.ts';
 
 export type { TierInCode, WrittenRule } from './authoring/written-rule.ts';
 export type {
@@ -19,7 +19,7 @@ export type {
 } from './checks/call.ts';
 export type { LibraryOptions, LibraryRegion } from './config/config.ts';
 export type { LibraryBindings } from './config/variables.ts';
-export type { AppCaller, Caller } from './core/matching/caller.ts';
+export type { AppCaller, Caller, CallerAnswer } from './core/matching/caller.ts';
 
 export interface WeirVariables {
   /** The caller, as far as Weir could verify it. */
@@ -41,9 +41,7 @@ export interface CallerOption<Bindings extends object, Variables extends object>
    * the request counts as if there were no such option. The same happens after an error, which is logged as
    * `caller-failed`.
    */
-  readonly caller?: (
-    c: Context<{ Bindings: Bindings; Variables: Variables }>,
-  ) => AppCaller | null | undefined | Promise<AppCaller | null | undefined>;
+  readonly caller?: (c: Context<{ Bindings: Bindings; Variables: Variables }>) => CallerAnswer;
 }
 
 export type WeirOptions<Env extends object, Variables extends object> = CallerOption<Env, Variables> &
@@ -54,7 +52,7 @@ export function weir<
   Env extends object = LibraryBindings,
   Variables extends object = Readonly<Record<string, unknown>>,
 >(options: WeirOptions<Env, Variables> = {}): MiddlewareHandler<HonoEnv<Env>> {
-  const library = options.rules ? createLibrary(createCodeIsolates(options)) : withPostgres;
+  const library = libraryOf(options);
   const { caller } = options;
   return async (c, next) => {
     let isHandled = false;
@@ -68,15 +66,13 @@ export function weir<
     // The variables of the app are those that it names in its types.
     const whoCalls = caller && (() => caller(c as never));
     const asked = { request: c.req.raw, context: c.executionCtx, handlers, whoCalls };
-    const answer = await library((c.env ?? NO_BINDINGS) as Env & LibraryBindings, asked);
+    const answer = await library.answer((c.env ?? NO_BINDINGS) as Env, asked);
     // Hono adds the headers of an earlier answer to the new one. For a refusal that is right. An answer of the handlers
     // already has these headers, so it replaces the earlier answer.
     if (isHandled) c.res = undefined;
     c.res = answer;
   };
 }
-
-const withPostgres = createLibrary(isolateWithPostgres);
 
 /** An app that is called in a test may have no bindings. */
 const NO_BINDINGS = {};

@@ -2,7 +2,7 @@
 import type { ExecutionContext } from 'hono';
 import { ConfigError } from './config/config.ts';
 import type { Bindings } from './config/variables.ts';
-import { problem } from './http/problem.ts';
+import { notConfigured } from './gateway/refusals.ts';
 import type { QueuedBatch } from './telemetry/flush.ts';
 import { isolateOf } from './wiring/isolate.ts';
 
@@ -43,15 +43,5 @@ const passWithoutIsolate = async (
 ): Promise<Response> => (await import('./wiring/cold-fault.ts')).passWithoutIsolate(...failed);
 
 type ColdFault = typeof import('./wiring/cold-fault.ts');
-
-function notConfigured(error: ConfigError): Response {
-  console.error(error.message);
-  return problem({
-    status: 500,
-    code: 'bad-config',
-    title: 'Weir is not configured',
-    errors: error.errors,
-  });
-}
 
 export default worker;

@@ -12,7 +12,7 @@ import type { LimiterRegion, Regions } from '../limiter/region.ts';
 import { HOP_HEADER } from '../proxy/headers.ts';
 import { type GatewayRequest, handleGateway, passUncounted } from './gateway.ts';
 import { createInternalRoutes, nothingHere } from './internal-routes.ts';
-import { unknownRegion } from './refusals.ts';
+import { ambiguousPath, unknownRegion } from './refusals.ts';
 import type { AppBehind, Services } from './services.ts';
 
 export interface App {
@@ -69,8 +69,7 @@ function readRequest(services: Services, c: Context<Env>): GatewayRequest | Resp
   // A proxied page on this host could act as the person at the page of Weir.
   if (adminHost !== undefined && hostOf(request.url) === adminHost) return nothingHere();
   const canonical = canonicalPath(c.req.path);
-  if (!canonical.ok)
-    return problem({ status: 400, code: 'bad-path', title: 'Ambiguous path', detail: canonical.reason });
+  if (!canonical.ok) return ambiguousPath(canonical.reason);
   const { path, matchPath } = canonical;
   if (isOwnPath(matchPath)) return nothingHere();
   const regions = services.regionsOf(request.raw);

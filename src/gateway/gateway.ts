@@ -225,7 +225,7 @@ const forward = (
   outlivesClientMs?: number,
 ): Promise<ProxyResult> => {
   const { caller, route } = verdict;
-  if (next) return next(caller, (headers) => 'decision' in verdict && setHeaders(verdict, { headers }));
+  if (next) return next(caller, (headers) => 'decision' in verdict && finishHeaders(verdict, headers));
   return services.origins.forward(request, { path, query, route, isFirst, caller, outlivesClientMs });
 };
 
@@ -299,6 +299,13 @@ function settle({ asked, ledger }: Verdict, { cost, isRefunded }: ReturnType<typ
 }
 
 // The answer to the client.
+
+/** For an app that must send its headers itself. */
+function finishHeaders(verdict: Verdict, headers: Headers): void {
+  const { log, origin } = verdict.asked.services;
+  attempt(log, takeOriginHeaders, headers, origin);
+  attempt(log, setHeaders, verdict, { headers });
+}
 
 function setHeaders({ asked, decision, incident }: Verdict, { headers }: Pick<Response, 'headers'>): void {
   if (incident && asked.services.showsDegraded) setIncidentHeaders(headers, incident);

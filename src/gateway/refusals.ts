@@ -113,6 +113,15 @@ export const notPassedOn = (): Response =>
     detail: 'This is a bug in Weir. The API behind it may have got the request.',
   });
 
+/** To a request whose path can be read in two ways. */
+export const ambiguousPath = (detail: string): Response =>
+  problem({ status: 400, code: 'bad-path', title: 'Ambiguous path', detail });
+
+export function notConfigured({ message, errors }: Error & Pick<Problem, 'errors'>): Response {
+  console.error(message);
+  return problem({ status: 500, code: 'bad-config', title: 'Weir is not configured', errors });
+}
+
 /** Only in development, where X-Weir-Region names a region. A typing error must not silently use another region. */
 export const unknownRegion = (regions: readonly { readonly name: string }[]): Response =>
   problem({

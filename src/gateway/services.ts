@@ -64,7 +64,7 @@ export interface Services extends GatewayServices {
 
 /** The app that Weir is the middleware of. */
 export interface AppBehind {
-  /** Takes the place of the origin. `setHeaders` adds what the decision says to clients. */
+  /** Takes the place of the origin. `setHeaders` makes the headers of its answer those of Weir's, if it must send them itself. */
   readonly next?: (
     caller: Caller | undefined,
     setHeaders: (headers: Headers) => void,

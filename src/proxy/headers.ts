@@ -40,7 +40,7 @@ function isOneOf(...names: readonly string[]): (name: string) => boolean {
 }
 
 /** These belong to one connection (RFC 9110, 7.6.1), whether or not `Connection` names them. */
-const isHopByHop = isOneOf(
+export const isHopByHop = isOneOf(
   'connection',
   // workerd would mistake the 100 for the final answer.
   'expect',

@@ -3,8 +3,8 @@
 //
 //   entry                 rules and callers            where requests go       besides
 //   worker.ts, rpc.ts     deployment.ts (Postgres)     proxy/origins.ts        admin route, page, cron, queue
-//   hono.ts               deployment.ts (Postgres)     the rest of the app     admin route, page, cron, queue
-//   hono.ts with rules    library.ts (the code)        the rest of the app     nothing
+//   hono.ts, fetch.ts     deployment.ts (Postgres)     the rest of the app     admin route, page, cron, queue
+//   the same with rules   library.ts (the code)        the rest of the app     nothing
 //
 // Everything is made once per isolate for each set of bindings, in an order in which each part needs only earlier ones.
 import type { CoreConfig } from '../config/config.ts';

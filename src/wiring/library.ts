@@ -1,6 +1,6 @@
 // Weir inside another Worker: the rest of the app answers what Weir admits, and nothing is forwarded. Rules are in
 // Postgres, or in the code of the app; with rules in code there is no Postgres, KV, admin route or telemetry. An entry for
-// a framework is a few lines around `createLibrary`.
+// a framework is a few lines around `libraryOf`.
 import type { ExecutionContext } from 'hono';
 import type { RulesInCode } from '../authoring/written-rule.ts';
 import type { CodeChecks, RequestWeir } from '../checks/call.ts';
@@ -44,7 +44,11 @@ export interface LibraryRequest {
   readonly whoCalls?: (() => unknown) | undefined;
 }
 
-export type LibraryHandler<Env extends object> = (env: Env, asked: LibraryRequest) => Promise<Response>;
+export interface WeirLibrary<Env extends object> {
+  /** A refusal, or what the handlers answer. */
+  answer(env: Env, asked: LibraryRequest): Promise<Response>;
+  checks(env: Env, from: CodeContext): CodeChecks;
+}
 
 export interface LibraryParts extends IsolateParts {
   /** If present, requests must await it first. Rejects with a ConfigError if a rule is invalid. */
@@ -53,17 +57,14 @@ export interface LibraryParts extends IsolateParts {
 
 const log = createConsoleLog();
 
-/** Answers requests: with a refusal, or with what the handlers answer. */
-export function createLibrary<Env extends object>(
-  isolateOf: (env: Env) => Isolate<LibraryParts>,
-): LibraryHandler<Env> {
-  return async (env, { request, context, handlers, whoCalls }) => {
+function createLibrary<Env extends object>(isolateOf: (env: Env) => Isolate<LibraryParts>): WeirLibrary<Env> {
+  const checks: WeirLibrary<Env>['checks'] = (env, from) => createCodeChecks(() => isolateOf(env), from);
+  const answer: WeirLibrary<Env>['answer'] = async (env, { request, context, handlers, whoCalls }) => {
     let isHandled = false;
     let answered: Response | undefined;
     const handle = async (caller?: Caller, setHeaders = (_: Headers) => {}) => {
       isHandled = true;
-      const checks = createCodeChecks(isolateOf, env, { request, context, caller });
-      answered = await handlers({ caller, ...checks }, setHeaders);
+      answered = await handlers({ caller, ...checks(env, { request, context, caller }) }, setHeaders);
       return answered;
     };
     const next: Required<AppBehind>['next'] = async (...admitted) => ({
@@ -82,6 +83,7 @@ export function createLibrary<Env extends object>(
       return answered ?? handle();
     }
   };
+  return { answer, checks };
 }
 
 /** A copy, because headers of a fetched response are immutable. */
@@ -141,20 +143,19 @@ const NOT_A_NAME =
 
 // Checks in code.
 
-interface CodeContext {
+export interface CodeContext {
   readonly context: ExecutionContext;
   /** The request that the code answers. */
   readonly request?: Request;
   readonly caller?: Caller | undefined;
 }
 
-export function createCodeChecks<Env extends object>(
-  isolateOf: (env: Env) => Isolate<LibraryParts>,
-  env: Env,
+function createCodeChecks(
+  isolateOf: () => Isolate<LibraryParts>,
   { context, request, caller }: CodeContext,
 ): CodeChecks {
   const run = async <T>(call: (checks: Checks, asked: CheckContext) => Promise<T>): Promise<T> => {
-    const isolate = isolateOf(env);
+    const isolate = isolateOf();
     await isolate.ready?.();
     const { services } = isolate;
     const { serviceChecks } = await import('../gateway/internal-handlers.ts');
@@ -186,7 +187,7 @@ export const isolateWithPostgres: (env: LibraryBindings) => Isolate<DeploymentSe
   });
 
 /** The isolates of one app whose rules are in its code. */
-export const createCodeIsolates = <Env extends object>({ regions, rules, tiers }: LibraryOptions<Env>) =>
+const createCodeIsolates = <Env extends object>({ regions, rules, tiers }: LibraryOptions<Env>) =>
   createIsolates((env: Env): LibraryParts => {
     const config = parseCoreConfig(env, typeof regions === 'function' ? regions(env) : regions);
     const { compile, ...snapshots } = createCodeSource({ rules, tiers });
@@ -196,6 +197,14 @@ export const createCodeIsolates = <Env extends object>({ regions, rules, tiers }
       services: { ...core, ...WITHOUT_POSTGRES, origins: appBehind(snapshots) },
     };
   });
+
+const withPostgres = createLibrary(isolateWithPostgres);
+
+/** With rules in the code, or without: then all apps share one Weir, and it reads from `Env` what it needs. */
+export const libraryOf = <Env extends object>(
+  options: LibraryOptions<Env> | { readonly regions?: undefined; readonly rules?: undefined },
+): WeirLibrary<Env> =>
+  options.rules ? createLibrary(createCodeIsolates(options)) : (withPostgres as unknown as WeirLibrary<Env>);
 
 /** The rest of the app takes the place of origins. */
 const appBehind = (snapshots: Pick<SnapshotSource, 'current'>): Origins => ({

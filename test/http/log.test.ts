@@ -200,6 +200,6 @@ describe('the events of the log', () => {
 
   it('are written by the log alone, except in the cron run and for a bad configuration', () => {
     const writers = sources.filter(({ text }) => /\bconsole\b/.test(text)).map(({ path }) => path);
-    expect(writers.sort()).toEqual(['wiring/core.ts', 'wiring/cron.ts', 'worker.ts']);
+    expect(writers.sort()).toEqual(['gateway/refusals.ts', 'wiring/core.ts', 'wiring/cron.ts']);
   });
 });

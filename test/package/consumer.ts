@@ -15,8 +15,13 @@ export interface Consumer extends AsyncDisposable {
   readonly folder: string;
   /** The complaints of the TypeScript compiler. Empty if there are none. */
   typeErrors(...flags: string[]): Promise<string>;
-  /** Bundles src/index.ts as wrangler does, and runs it, with the date of wrangler.toml or with this one. */
-  start(bindings: Record<string, string>, compatibilityDate?: string): Promise<Miniflare>;
+  /** Bundles a Worker of the page as wrangler does, and runs it, with the date of wrangler.toml or with this one. */
+  start(bindings: Record<string, string>, worker: PageWorker): Promise<Miniflare>;
+}
+
+export interface PageWorker {
+  readonly main: 'index' | 'worker';
+  readonly compatibilityDate?: string | undefined;
 }
 
 export const runNpm = (folder: string, ...args: string[]) => run('npm', args, { cwd: folder });
@@ -47,12 +52,12 @@ export async function createConsumer(parent = tmpdir()): Promise<Consumer> {
   return {
     folder,
     typeErrors: (...flags) => typeErrors(folder, flags),
-    start: (bindings, date) => start(folder, bindings, date),
+    start: (bindings, worker) => start(folder, bindings, worker),
     [Symbol.asyncDispose]: () => rm(folder, { recursive: true, force: true }),
   };
 }
 
-const BLOCK = /^```(?:ts|toml) (\S+)\n([\s\S]*?)^```$/gm;
+const BLOCK = /^```(?:ts|js|toml) (\S+)\n([\s\S]*?)^```$/gm;
 
 async function filesOfTheDocs() {
   const page = await readFile(join(ROOT, 'docs/library.md'), 'utf8');
@@ -78,17 +83,21 @@ async function typeErrors(folder: string, flags: readonly string[]): Promise<str
   );
 }
 
-async function start(folder: string, bindings: Record<string, string>, date?: string): Promise<Miniflare> {
+async function start(
+  folder: string,
+  bindings: Record<string, string>,
+  { main, compatibilityDate: date }: PageWorker,
+): Promise<Miniflare> {
   const config = await readFile(join(folder, 'wrangler.toml'), 'utf8');
   const compatibilityDate = date ?? /^compatibility_date = "([\d-]+)"$/m.exec(config)?.[1] ?? '';
   const out = join(folder, 'out');
-  const args = [bin('wrangler/bin/wrangler.js'), 'deploy', '--dry-run', '--outdir', out];
+  const args = [bin('wrangler/bin/wrangler.js'), 'deploy', `src/${main}.ts`, '--dry-run', '--outdir', out];
   const env = { ...process.env, WRANGLER_SEND_METRICS: 'false', NO_COLOR: '1' };
   await run(process.execPath, args, { cwd: folder, env });
   const workers = [
     {
       name: 'my-api',
-      modules: [{ type: 'ESModule' as const, path: join(out, 'index.js') }],
+      modules: [{ type: 'ESModule' as const, path: join(out, `${main}.js`) }],
       rootPath: out,
       compatibilityDate,
       bindings,

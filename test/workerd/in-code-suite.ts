@@ -3,6 +3,7 @@ import { createExecutionContext, createScheduledController, waitOnExecutionConte
 import { env } from 'cloudflare:workers';
 import { Hono } from 'hono';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
+import { createWeir, scheduled as scheduledWithoutHono } from '../../src/fetch.ts';
 import {
   type AppCaller,
   type CheckAnswer,
@@ -346,6 +347,27 @@ describe('with rules in Postgres', () => {
     const said = { tier: null, tenantId: null };
     const { body } = await open(known, said)('/tiered');
     expect(JSON.parse(body)).not.toHaveProperty('tier');
+  });
+
+  it('a Worker without Hono has the same rules, and the same Weir', async () => {
+    await scheduledWithoutHono(createScheduledController(), bindings);
+    const user = freshUser();
+    const made = createWeir({ caller: ({ headers }) => ({ userId: headers.get('X-User') }) });
+    const app = {
+      fetch: (request: Request, bound: object, context: ExecutionContext) =>
+        made.fetch(request, bound as LibraryBindings, context, async ({ caller, check, refund }) => {
+          const { id, results } = await check({ rule: 'jobs', cost: 3 });
+          await refund(id ?? '');
+          const outside = made.checks(bound as LibraryBindings, context);
+          const left = await outside.check({ rule: 'jobs', subject: user, peek: true });
+          return Response.json([caller?.userId, results[0]?.remaining, left.results[0]?.remaining]);
+        }),
+    };
+    const asked = { bound: bindings, headers: { 'X-User': user } };
+    const answer = await ask(app, '/calls', asked);
+    expect(JSON.parse(answer.body)).toEqual([user, 7, 10]);
+    expect(answer.headers.get('X-RateLimit-Remaining')).toBe('4');
+    expect((await ask(app, '/_weir/admin/rules', { bound: bindings, headers: admin })).status).toBe(200);
   });
 
   it('a handler checks a rule of Postgres', async () => {

@@ -45,6 +45,9 @@ export interface AppCaller {
   readonly claims?: Readonly<Record<string, unknown>> | null | undefined;
 }
 
+/** Null and undefined: the app does not know. */
+export type CallerAnswer = AppCaller | null | undefined | Promise<AppCaller | null | undefined>;
+
 /** An app names a caller that rules cannot count. The message quotes nothing that the app has said. */
 export class CallerError extends Error {
   override readonly name = 'CallerError';
