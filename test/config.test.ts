@@ -102,6 +102,46 @@ describe('the configuration of the Worker', () => {
     },
   );
 
+  it('takes an authentication of the operator’s own: a URL, or another Worker', () => {
+    const IDENTITY = 'https://auth.example.com/who?from=weir';
+    expect(parse({ IDENTITY, IDENTITY_HEADERS: 'Authorization, Cookie: sid' })).toMatchObject({ IDENTITY });
+    const AUTH = { fetch: async () => new Response() };
+    const config = parse({ IDENTITY: 'service:AUTH', AUTH });
+    expect(config.service('AUTH')).toBe(AUTH);
+  });
+
+  it.each<[object, unknown]>([
+    [{ IDENTITY: 'pass' }, 'IDENTITY: must be an https URL or service:NAME, not a text of 4 characters'],
+    [
+      { IDENTITY: 'service:AUTH' },
+      'IDENTITY: names a service binding that this Worker does not have; it has none',
+    ],
+    [
+      { IDENTITY: 'http://auth.example.com' },
+      'IDENTITY: is plain http, which anybody on the way can read and change; PLAIN_HTTP=allow takes it',
+    ],
+    [
+      { IDENTITY: 'https://localhost/' },
+      'IDENTITY: is a loopback or private address, which Weir allows only in development (PRIVATE_ORIGINS)',
+    ],
+    [
+      {
+        IDENTITY: 'https://auth.example.com',
+        JWT: '{"algorithms":["HS256"]}',
+        JWT_SECRET: 'x'.repeat(32),
+      },
+      'IDENTITY: cannot go with JWT: it decides about tokens, too',
+    ],
+    ...['', 'Cookie', 'Host', 'X-Weir-User', 'Cookie: a b'].map((IDENTITY_HEADERS): [object, unknown] => [
+      { IDENTITY_HEADERS },
+      expect.stringMatching(
+        /^IDENTITY_HEADERS: must be 1 to 8 of HEADER or Cookie: NAME, separated by commas/,
+      ),
+    ]),
+  ])('refuses an authentication that cannot be asked: %j', (changes, problem) =>
+    expect(problemsOf({ ...changes })).toEqual([problem]),
+  );
+
   it.each([
     'X-Key',
     'Authorization',
@@ -177,7 +217,7 @@ describe('the configuration of the Worker', () => {
       ['ALERT_WEBHOOK', { ALERT_WEBHOOK: 'http://hooks.example.com', ALERT_WEBHOOK_SECRET: secret }],
     ])('%s', (name, changes) => {
       const problem = `${name}: is plain http, which anybody on the way can read and change; PLAIN_HTTP=allow takes it`;
-      expect(problemsOf(changes)).toEqual([problem]);
+      expect(problemsOf({ ...changes })).toEqual([problem]);
       expect(problemsOf({ ...changes, ENVIRONMENT: 'development', PLAIN_HTTP: 'refuse' })).toEqual([problem]);
       expect(problemsOf({ ...changes, PRIVATE_ORIGINS: 'allow' })).toEqual([problem]);
       expect(problemsOf({ ...changes, PLAIN_HTTP: 'allow' })).toEqual([]);

@@ -33,7 +33,7 @@ import { COLLECTIONS } from './collections.ts';
 import { postgresProblem } from './problems.ts';
 import { addCounterRoutes } from './routes/counters.ts';
 import { addExplainRoutes } from './routes/explain.ts';
-import { addHistoryRoutes } from './routes/history.ts';
+import { addHistoryRoutes, addRevocationRoutes } from './routes/history.ts';
 import { addImportExportRoutes } from './routes/import-export.ts';
 import { addImportKeysRoutes } from './routes/import-keys.ts';
 import { addLimitRoutes } from './routes/limits.ts';
@@ -58,6 +58,7 @@ const ROUTE_GROUPS: readonly AddRoutes[] = [
   addImportExportRoutes,
   addImportKeysRoutes,
   addPublishRoutes,
+  addRevocationRoutes,
   addRecordRoutes,
   addWouldDenyRoutes,
   addSmokeRoutes,

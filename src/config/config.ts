@@ -1,9 +1,9 @@
 // Reads variables and bindings once per isolate. Each entry reads only what it needs: Weir inside another Worker forwards
 // nothing, and with rules in code it has no Postgres. Code uses a variable by its own name.
 import type { RulesInCode } from '../authoring/written-rule.ts';
-import type { OriginPolicy } from '../core/matching/origin-routes.ts';
+import type { OriginPolicy, ServiceBinding } from '../core/matching/origin-routes.ts';
 import { type FieldError, type Fields, type ObjectOf, readFields, textOfErrors } from '../core/shape.ts';
-import { type Variables, variablesOf } from './variables.ts';
+import { serviceOf, type Variables, variablesOf } from './variables.ts';
 
 /** What every Weir needs, also one with rules in code. */
 export type CoreConfig = ObjectOf<Variables['core']>;
@@ -13,6 +13,8 @@ export type DeploymentConfig = CoreConfig &
   ObjectOf<Variables['deployment']> & {
     /** Which origins routes may lead to. */
     readonly origins: OriginPolicy;
+    /** The Worker behind a service binding. */
+    readonly service: (name: string) => ServiceBinding | undefined;
   };
 /** Of a Weir that forwards requests to origins. */
 export type WorkerConfig = DeploymentConfig & ObjectOf<Variables['forwarding']>;
@@ -46,12 +48,14 @@ export function parseCoreConfig(env: object, regions: unknown): CoreConfig {
 
 export function parseDeploymentConfig(env: object): DeploymentConfig {
   const { core, bindings, deployment, origins } = variablesOf(env, { needsAdmin: true });
-  return { ...parse({ ...core, ...bindings, ...deployment }, env), origins };
+  const service = (name: string) => serviceOf(env, name);
+  return { ...parse({ ...core, ...bindings, ...deployment }, env), origins, service };
 }
 
 export function parseWorkerConfig(env: object): WorkerConfig {
   const { core, bindings, deployment, forwarding, origins } = variablesOf(env, { needsAdmin: true });
-  return { ...parse({ ...core, ...bindings, ...deployment, ...forwarding }, env), origins };
+  const service = (name: string) => serviceOf(env, name);
+  return { ...parse({ ...core, ...bindings, ...deployment, ...forwarding }, env), origins, service };
 }
 
 /** Throws a ConfigError that names every bad variable. */

@@ -35,7 +35,13 @@ import {
   url,
   withDefault,
 } from '../core/shape.ts';
-import { DEFAULT_KEY_HEADERS, parseKeyPlaces, WHAT_ARE_KEY_PLACES } from '../http/credentials.ts';
+import {
+  DEFAULT_KEY_HEADERS,
+  parseKeyPlaces,
+  parseSourceHeaders,
+  WHAT_ARE_KEY_PLACES,
+  WHAT_ARE_SOURCE_HEADERS,
+} from '../http/credentials.ts';
 import type { Kv } from '../rules/edge/published.ts';
 import type { RecordQueue } from '../telemetry/flush.ts';
 
@@ -137,6 +143,15 @@ export function variablesOf(given: object, { needsAdmin = false } = {}) {
     CF_VERSION_METADATA: optional(object({ id: text })),
   };
 
+  /** Bindings that Weir itself reads do not count as services. */
+  const isService = (name: string) => !(name in bindings) && serviceOf(env, name) !== undefined;
+  const origins: OriginPolicy = {
+    allowsPrivate: allows('PRIVATE_ORIGINS'),
+    allowsPlainHttp,
+    services: Object.keys(env).filter(isService),
+  };
+  const problemHere = (origin: string) => originProblemHere(origin, origins);
+
   /** What Weir reads if rules are in Postgres. */
   const deployment = {
     /** Secret. The connection string of Postgres */
@@ -158,6 +173,18 @@ export function variablesOf(given: object, { needsAdmin = false } = {}) {
           audience: textFrom(1),
           admins: withDefault(listOf(text), []),
         }),
+      ),
+    ),
+    /**
+     * Your own authentication, which decides who calls instead of Weir's keys and `JWT` ([callers](callers.md#your-own-authentication))
+     */
+    IDENTITY: optional(identityShape(env, { problemHere, webUrl })),
+    /** The headers that it gets; without a list, those of `API_KEY_HEADERS`, and `Authorization` */
+    IDENTITY_HEADERS: optional(
+      refine(
+        text,
+        (headers) => parseSourceHeaders(headers) !== undefined,
+        (headers) => `must be ${WHAT_ARE_SOURCE_HEADERS}, not ${kindOf(headers)}`,
       ),
     ),
     /** Whether `ORIGIN_URL` and [routes](routes.md) may lead to loopback and private addresses */
@@ -188,15 +215,6 @@ export function variablesOf(given: object, { needsAdmin = false } = {}) {
       ': it signs the messages to ALERT_WEBHOOK',
     ),
   };
-
-  /** Bindings that Weir itself reads do not count as services. */
-  const isService = (name: string) => !(name in bindings) && serviceOf(env, name) !== undefined;
-  const origins: OriginPolicy = {
-    allowsPrivate: allows('PRIVATE_ORIGINS'),
-    allowsPlainHttp,
-    services: Object.keys(env).filter(isService),
-  };
-  const problemHere = (origin: string) => originProblemHere(origin, origins);
 
   /** What Weir reads if it forwards requests itself. */
   const forwarding = {
@@ -355,6 +373,24 @@ function jwtShape(httpUrl: Shape<string>) {
     return isWithoutKeys ? refuse(`${at}/jwksUrl`, 'is missing', errors) : read;
   };
   return json(withKeys);
+}
+
+interface OriginTools {
+  readonly problemHere: (origin: string) => string | undefined;
+  /** Which URLs are allowed. */
+  readonly webUrl: string;
+}
+
+/** Beside JWT, nobody could say whose word on a token counts. */
+function identityShape(env: Env, { problemHere, webUrl }: OriginTools): Shape<string> {
+  const isSource = (value: string) => ['url', 'service'].includes(parseOrigin(value)?.kind ?? '');
+  const source = refine(text, isSource, (value) => `must be ${webUrl} or service:NAME, not ${kindOf(value)}`);
+  const allowed = refine(
+    source,
+    (value) => problemHere(value) === undefined,
+    (value) => problemHere(value) ?? '',
+  );
+  return refine(allowed, () => env['JWT'] === undefined, 'cannot go with JWT: it decides about tokens, too');
 }
 
 /** All tokens, ADMIN_TOKEN among them. */

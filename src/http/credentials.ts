@@ -1,6 +1,7 @@
 // The credentials that a request can show: the Authorization header, for users' tokens, admins and checks alike, the API
 // key in one of its places, and the session cookie of the page.
 import { isOwnPath } from '../core/matching/resource.ts';
+import type { SentCredentials, SourceHeader } from '../core/ports/callers.ts';
 
 // Anybody may send an Authorization header, so it is read with no pattern that has two repetitions which both match
 // blanks: such a pattern takes quadratic time.
@@ -84,6 +85,8 @@ export const DEFAULT_KEY_HEADERS = 'X-API-Key, Authorization: Bearer weir_';
 export const DEFAULT_KEY_PLACES = parseKeyPlaces(DEFAULT_KEY_HEADERS) as KeyPlaces;
 
 export interface ShownCredentials {
+  /** If the operator's own authentication decides, nothing else is set. */
+  readonly sent?: SentCredentials | undefined;
   /** Empty if a place for keys is filled and cannot be read. */
   readonly key?: string | undefined;
   /** A user's token. Empty if it cannot be read. */
@@ -139,6 +142,50 @@ function userNameIn(credentials: string): string {
   } catch {
     return '';
   }
+}
+
+// What the operator's own authentication gets.
+
+const COOKIE = /^cookie:[ \t]*([!#$%&'*+.^_`|~0-9a-z-]{1,64})$/i;
+export const WHAT_ARE_SOURCE_HEADERS = `1 to ${MOST_PLACES} of HEADER or Cookie: NAME, separated by commas`;
+
+/** Undefined if the text is no list of headers. */
+export function parseSourceHeaders(text: string): readonly SourceHeader[] | undefined {
+  const headers = text.split(',').map((one) => parseSourceHeader(one.trim()));
+  const isBad = headers.length > MOST_PLACES || headers.includes(undefined);
+  return isBad ? undefined : (headers as SourceHeader[]);
+}
+
+function parseSourceHeader(text: string): SourceHeader | undefined {
+  const cookie = COOKIE.exec(text)?.[1];
+  if (cookie !== undefined) return { header: 'cookie', cookie };
+  const header = text.toLowerCase();
+  const isHeader = HEADER.test(text) && (!NO_PLACE.test(header) || header === 'cf-access-jwt-assertion');
+  return isHeader ? { header } : undefined;
+}
+
+/** Without a list: where keys stand, and `Authorization`. */
+export const sourceHeadersOf = (places: KeyPlaces): readonly SourceHeader[] =>
+  [...new Set([...places.map(({ header }) => header), AUTHORIZATION])].map((header) => ({ header }));
+
+/** Undefined if the request shows none of them. */
+export function sentToSource(headers: Headers, wanted: readonly SourceHeader[]): SentCredentials | undefined {
+  const sent: [string, string][] = [];
+  let length = 0;
+  for (const { header, cookie } of wanted) {
+    const whole = headers.get(header)?.trim();
+    const value = whole && cookie !== undefined ? cookiesIn(whole, cookie) : whole;
+    if (value === undefined || value === '') continue;
+    length += value.length;
+    sent.push([header, value]);
+  }
+  return sent.length === 0 ? undefined : length > MAX_LENGTH ? [] : sent;
+}
+
+/** All of this name, in their order: the source reads them as the origin does. */
+function cookiesIn(header: string, name: string): string | undefined {
+  const pairs = header.split(';').map((pair) => pair.trim());
+  return pairs.filter((pair) => pair.split('=', 1)[0]?.trim() === name).join('; ') || undefined;
 }
 
 /** What a client is told that shows no valid key: the first place. */

@@ -21,6 +21,7 @@ export const LOG_EVENTS = [
   'caller-unknown',
   'caller-failed',
   'token-unverified',
+  'identity-failed',
   'published',
   'publish-incomplete',
   'publish-failed',

@@ -12,7 +12,7 @@ import {
   type LookUp,
   type LookUpResult,
   NOT_ASKED,
-  type OverAllowance,
+  OVER_ALLOWANCE,
   type StoreAnswer,
   UNAVAILABLE,
   type Unavailable,
@@ -36,8 +36,6 @@ const MEMORY_ENTRIES = 10_000;
 const MEMORY_MS = 60_000;
 /** After a failure, the isolate does not ask Postgres for this long. */
 const FAILURE_MS = 2_000;
-/** The allowance is per second. */
-const OVER_ALLOWANCE: OverAllowance = { kind: 'over-allowance', retryAfterMs: 1_000 };
 
 export interface CallerDirectoryOptions {
   /** Callers in Postgres: by the hash of a key, by the id of a user. Undefined if there is no row, or none in force. */
@@ -238,7 +236,7 @@ interface LookUpRequest {
 }
 
 /** To be called with the answer. A failed look-up has none, and uses up its permit. */
-type LookUpPermit = (isFound: boolean) => void;
+export type LookUpPermit = (isFound: boolean) => void;
 
 export type LookUpAllowance = ReturnType<typeof createLookUpAllowance>;
 

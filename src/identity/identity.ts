@@ -10,7 +10,9 @@ import type { Snapshot } from '../core/matching/snapshot.ts';
 import {
   type CallerDirectory,
   type CallerRecord,
+  type IdentitySource,
   type LookUpResult,
+  type SentCredentials,
   type StoreAnswer,
   type TokenVerifier,
   UNAVAILABLE,
@@ -22,6 +24,7 @@ import {
   DEFAULT_KEY_PLACES,
   type KeyPlaces,
   type ShownCredentials,
+  sentToSource,
 } from '../http/credentials.ts';
 import type { ClientRequest } from '../http/guard.ts';
 import { waitHalf } from '../limiter/deadline.ts';
@@ -30,6 +33,8 @@ export interface IdentityOptions {
   readonly callers: CallerDirectory;
   /** Undefined: Weir reads no tokens. */
   readonly tokens: TokenVerifier | undefined;
+  /** Decides instead of keys and tokens, if there is one. */
+  readonly source?: IdentitySource | undefined;
   /** Where API keys stand. Left out: where they do by default. */
   readonly keyPlaces?: KeyPlaces | undefined;
   readonly ipv6Prefix: number;
@@ -71,21 +76,27 @@ export async function identifyFromMemory(
   const from = addressOf(request, options);
   const shown = shownIn(request, options);
   const results = await lookUpShown(shown, from, { ...options, named: request.named, memoryOnly: true });
-  const isKnown = results.key?.kind !== 'not-asked' && results.user?.kind !== 'not-asked';
+  const isKnown = [results.source, results.key, results.user].every((one) => one?.kind !== 'not-asked');
   return isKnown ? identityOf(from, results, shown) : undefined;
 }
 
 /** What the app around Weir says counts as a verified token. */
-const shownIn = (
+function shownIn(
   { headers, named }: Pick<Sent, 'headers' | 'named'>,
-  { tokens, keyPlaces = DEFAULT_KEY_PLACES }: Pick<IdentityOptions, 'tokens' | 'keyPlaces'>,
-): ShownCredentials | undefined =>
-  named ? { token: '' } : credentialsIn(headers, keyPlaces, tokens !== undefined);
+  { source, tokens, keyPlaces = DEFAULT_KEY_PLACES }: CredentialOptions,
+): ShownCredentials | undefined {
+  if (named) return { token: '' };
+  if (!source) return credentialsIn(headers, keyPlaces, tokens !== undefined);
+  const sent = sentToSource(headers, source.headers);
+  return sent && { sent };
+}
+
+type CredentialOptions = Pick<IdentityOptions, 'source' | 'tokens' | 'keyPlaces'>;
 
 /** Whether the client shows any credential, or the app around Weir names the caller. */
 export const hasCredential = (
   request: Pick<Sent, 'headers' | 'named'>,
-  options: Pick<IdentityOptions, 'tokens' | 'keyPlaces'>,
+  options: CredentialOptions,
 ): boolean => shownIn(request, options) !== undefined;
 
 /** The address of the client, as Cloudflare reports it. */
@@ -115,9 +126,11 @@ export function planByIdentity(
 
 /** What Weir knows about the credentials of a request. Undefined: the client has not shown it, or need not be asked. */
 interface Results {
+  /** The answer of the operator's own authentication. It stands alone. */
+  source?: LookUpResult<CallerRecord> | undefined;
   key?: LookUpResult<CallerRecord> | undefined;
   token?: StoreAnswer<CallerRecord> | Unavailable | undefined;
-  /** The row of the token's user, for what the token does not say. */
+  /** The row of the user, for what the token or the source does not say. */
   user?: LookUpResult<CallerRecord> | undefined;
 }
 
@@ -129,6 +142,7 @@ async function lookUpShown(
 ): Promise<Results> {
   const results: Results = {};
   if (!shown || shown.hasSeveralKeys) return results;
+  if (options.source && shown.sent) return askSource(options.source, { sent: shown.sent, ip, options });
   const { key, token } = shown;
   if (key !== undefined) results.key = UNAVAILABLE;
   if (token !== undefined) results.token = UNAVAILABLE;
@@ -140,12 +154,10 @@ async function lookUpShown(
   const askToken = async () => {
     if (named) results.token = { kind: 'found', record: named };
     else if (token !== undefined) results.token = await tokens?.verify(token, afterResponse);
-    if (results.token?.kind !== 'found') return;
-    const { userId, tier, tenantId } = results.token.record;
-    if (userId === undefined || named?.needsRow === false) return;
-    if (tier !== undefined && tenantId !== undefined) return;
+    if (results.token?.kind !== 'found' || named?.needsRow === false || !needsRow(results.token.record))
+      return;
     results.user = UNAVAILABLE;
-    results.user = await callers.ofUser(userId, how);
+    results.user = await callers.ofUser(results.token.record.userId, how);
   };
   // Both at once: the look-up of a made-up key must not use up the time for the token, and so hide a denied user.
   const asking = async () => {
@@ -158,11 +170,42 @@ async function lookUpShown(
   return results;
 }
 
+/** The row of the user says what the token or the source does not. */
+const needsRow = (record: CallerRecord): record is CallerRecord & { readonly userId: string } =>
+  record.userId !== undefined && (record.tier === undefined || record.tenantId === undefined);
+
+interface AskedSource {
+  readonly sent: SentCredentials;
+  readonly ip: string;
+  readonly options: IdentityOptions & { readonly memoryOnly?: boolean };
+}
+
+/** An older answer counts until there is a newer one. */
+async function askSource(
+  source: IdentitySource,
+  { sent, ip, options: { callers, deadline, afterResponse, memoryOnly } }: AskedSource,
+): Promise<Results> {
+  const results: Results = { source: UNAVAILABLE };
+  const how = { ip, afterResponse, memoryOnly };
+  const learn = async (answer: LookUpResult<CallerRecord>) => {
+    results.source = answer;
+    results.user = undefined;
+    if (answer.kind !== 'found' || !needsRow(answer.record)) return;
+    results.user = UNAVAILABLE;
+    const user = await callers.ofUser(answer.record.userId, how);
+    if (results.source === answer) results.user = user;
+  };
+  const asking = source.ask(sent, { ...how, meanwhile: (answer) => void learn(answer) }).then(learn);
+  await waitHalf(deadline, asking, undefined);
+  return results;
+}
+
 function identityOf(
   from: Address,
-  { key, token, user }: Results,
+  { source, key, token, user }: Results,
   shown: ShownCredentials | undefined,
 ): Identity {
+  if (source) return identityOfSource(from, source, user);
   const ofToken = token?.kind === 'found' ? userOf(token.record, user) : undefined;
   const ofKey = key?.kind === 'found' ? key.record : undefined;
   const record = ofKey && ofToken ? completed(ofKey, ofToken) : (ofKey ?? ofToken);
@@ -177,18 +220,31 @@ function identityOf(
   };
 }
 
+/** A credential of the operator's own has no kind that Weir knows. To the client it is a key. */
+function identityOfSource(
+  from: Address,
+  source: LookUpResult<CallerRecord>,
+  user: Results['user'],
+): Identity {
+  const isUnknown = source.kind === 'unavailable' || user?.kind === 'unavailable';
+  return {
+    caller: source.kind === 'found' ? toCaller(from, userOf(source.record, user)) : from,
+    unverified: source.kind === 'absent' ? 'api-key' : undefined,
+    unknown: isUnknown ? 'api-key' : undefined,
+    overAllowance: refusedFor('api-key', source) ?? refusedFor('api-key', user),
+  };
+}
+
 const refusedFor = (credential: Credential, result: Results['key']) =>
   result?.kind === 'over-allowance' ? { credential, retryAfterMs: result.retryAfterMs } : undefined;
 
-/** The user's row has the tier and the tenant that the token does not name. */
+/** The user's row has the tier and the tenant that the token or the source does not name. */
 function userOf(user: CallerRecord, row: Results['user']): CallerRecord {
   const record = row?.kind === 'found' ? row.record : undefined;
   return {
-    userId: user.userId,
-    apiKeyId: user.apiKeyId,
+    ...user,
     tenantId: user.tenantId ?? record?.tenantId,
     tier: user.tier ?? record?.tier,
-    claims: user.claims,
   };
 }
 

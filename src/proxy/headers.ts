@@ -3,7 +3,7 @@
 // sets it. No origin can speak for Weir. docs/routes.md has a table of these headers.
 
 import type { Caller } from '../core/matching/caller.ts';
-import { DEFAULT_KEY_PLACES, isCookieOfWeir, type KeyPlaces } from '../http/credentials.ts';
+import { DEFAULT_KEY_PLACES, isCookieOfWeir } from '../http/credentials.ts';
 import type { ClientRequest } from '../http/guard.ts';
 
 /** Which optional headers of a request go to the origin. */
@@ -12,8 +12,8 @@ export interface HeaderPolicy {
   readonly overrides: 'drop' | 'keep';
   /** Cloudflare Access protects the admin route. Its credentials are not for the origin. */
   readonly hidesAccess: boolean;
-  /** Where Weir reads API keys. */
-  readonly keyPlaces?: KeyPlaces | undefined;
+  /** Headers that Weir reads as one text, in lower case. Left out: where API keys stand by default. */
+  readonly joined?: readonly string[] | undefined;
 }
 
 /** Ids of the Weirs that a request has passed, oldest first. A client that forges one only gets itself refused. */
@@ -143,7 +143,7 @@ function removeUnwanted(headers: Headers, request: ClientRequest, policy: Header
     if (name === FORWARDED_FOR) forwardedFor = sent.get(name);
     else if (isClientAddress(name) && connectingIp !== null) headers.set(name, connectingIp);
     else if (isClientAddress(name)) headers.delete(name);
-    else if (isForKeys(name, policy)) joinLines(headers, name);
+    else if (isJoined(name, policy)) joinLines(headers, name);
     if (!isUnwanted(name, policy)) continue;
     if (name === 'upgrade') isUpgrade = isWebSocket(request);
     else if (name === 'connection') connection = sent.get(name);
@@ -155,10 +155,8 @@ function removeUnwanted(headers: Headers, request: ClientRequest, policy: Header
 }
 
 /** Compares few names, mostly of another length. */
-function isForKeys(name: string, { keyPlaces = DEFAULT_KEY_PLACES }: HeaderPolicy): boolean {
-  for (const { header } of keyPlaces) if (header === name) return true;
-  return false;
-}
+const isJoined = (name: string, { joined = DEFAULT_JOINED }: HeaderPolicy): boolean => joined.includes(name);
+const DEFAULT_JOINED: readonly string[] = DEFAULT_KEY_PLACES.map(({ header }) => header);
 
 /** Weir reads several lines as one text, which is no valid key. An origin must not find a valid key in one of them. */
 function joinLines(headers: Headers, name: string): void {
@@ -224,7 +222,7 @@ const isSpelledOtherwise = (dashed: string, policy: HeaderPolicy): boolean =>
   isForwardedByWeir(dashed) ||
   isClientAddress(dashed) ||
   isClaimedAddress(dashed) ||
-  isForKeys(dashed, policy) ||
+  isJoined(dashed, policy) ||
   isSpoofed(dashed, policy);
 
 /** Puts the client's address last. The client may have forged everything before it. */

@@ -19,7 +19,7 @@ export async function passWithoutIsolate(
   reportBug(log, error);
   try {
     const config = parseWorkerConfig(env);
-    const origins = createOriginsOf(config, { env, now, log, snapshots: { current: () => undefined } });
+    const origins = createOriginsOf(config, { now, log, snapshots: { current: () => undefined } });
     return await passPlainly({ log, origins, adminHost: config.ADMIN_HOST }, request);
   } catch (another) {
     reportBug(log, another);

@@ -12,7 +12,7 @@ import type { CheckResult } from '../core/decision.ts';
 import { randomId } from '../core/digest.ts';
 import { lazyModule } from '../core/lazy-module.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
-import type { AttemptGuard, CallerDirectory } from '../core/ports/callers.ts';
+import type { AttemptGuard, CallerDirectory, IdentitySource } from '../core/ports/callers.ts';
 import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
 import { createBreaker } from '../core/regions/breaker.ts';
 import { createCensus } from '../core/regions/census.ts';
@@ -33,6 +33,10 @@ import { createRegionObserver } from '../telemetry/region-observer.ts';
 
 export const now = () => Date.now();
 
+/** Names this Weir: two Workers with the same counters are the same Weir. */
+export const weirIdOf = ({ REGIONS }: Pick<CoreConfig, 'REGIONS'>): string =>
+  REGIONS.map(({ url }) => url).join(' ');
+
 export const createConsoleLog = (): Log => createLog(now, (line) => console.warn(line));
 
 export const reportTo =
@@ -48,6 +52,8 @@ export interface CoreOptions {
   readonly snapshots: SnapshotSource;
   /** Who knows the callers. */
   readonly callers: CallerDirectory;
+  /** Decides who calls instead of keys and tokens. */
+  readonly source?: IdentitySource | undefined;
   /** Counts the calls to the regions. Left out: nobody reads these sums. */
   readonly sums?: MetricSums;
   /** Counts what shadow rules would have denied. */
@@ -56,7 +62,7 @@ export interface CoreOptions {
 
 export type Core = ReturnType<typeof createCore>;
 
-export function createCore({ config, log, snapshots, callers, onShadow, ...options }: CoreOptions) {
+export function createCore({ config, log, snapshots, callers, source, onShadow, ...options }: CoreOptions) {
   const { DEADLINE_MS: deadlineMs, JWT } = config;
   const isDevelopment = config.ENVIRONMENT === 'development';
   const isLogOnly = config.ENFORCEMENT === 'log';
@@ -104,6 +110,7 @@ export function createCore({ config, log, snapshots, callers, onShadow, ...optio
     limiter,
     identity: {
       callers,
+      source,
       tokens,
       keyPlaces: parseKeyPlaces(config.API_KEY_HEADERS),
       ipv6Prefix: config.IPV6_PREFIX,

@@ -2,9 +2,19 @@
 // cron run and the queue consumer. Modules that most requests never need are loaded when they are needed.
 import type { DeploymentConfig } from '../config/config.ts';
 import { lazyModule } from '../core/lazy-module.ts';
+import { parseOrigin } from '../core/matching/origin-routes.ts';
+import type { IdentitySource } from '../core/ports/callers.ts';
 import { createTelemetrySums, type TelemetrySums } from '../core/telemetry/metrics.ts';
 import type { Services } from '../gateway/services.ts';
+import {
+  DEFAULT_KEY_PLACES,
+  parseKeyPlaces,
+  parseSourceHeaders,
+  sourceHeadersOf,
+} from '../http/credentials.ts';
 import { createCallerDirectory } from '../identity/directory.ts';
+import { HOP_HEADER } from '../proxy/headers.ts';
+import { createLoopGuard } from '../proxy/origins.ts';
 import { withDeadline } from '../rules/edge/published.ts';
 import { createSnapshotSource } from '../rules/edge/snapshot-source.ts';
 import type { DatabaseOptions } from '../rules/tables/repository.ts';
@@ -12,7 +22,7 @@ import type { Webhook } from '../telemetry/alerts.ts';
 import { createCollector } from '../telemetry/collect.ts';
 import type { QueuedBatch, SubjectsOptions } from '../telemetry/flush.ts';
 import { createTelemetry } from '../telemetry/telemetry.ts';
-import { createConsoleLog, createCore, now, reportTo } from './core.ts';
+import { createConsoleLog, createCore, now, reportTo, weirIdOf } from './core.ts';
 
 export interface DeploymentServices {
   /** All but the origins: Weir forwards a request, or the rest of an app answers it. */
@@ -56,7 +66,35 @@ export function createDeployment(config: DeploymentConfig): DeploymentServices {
     onError: reportAs('caller-unknown'),
   });
   const { sums } = collected;
-  const core = createCore({ config, log, snapshots, callers, sums, onShadow: collector.shadowed });
+  const ask = lazyModule(
+    () => import('../identity/source.ts'),
+    ({ createIdentitySource }) =>
+      createIdentitySource({
+        ...sourceOf(config),
+        hop: () => loops.mark(NO_REQUEST, true),
+        hopHeader: HOP_HEADER,
+        kv,
+        now,
+        random: Math.random,
+        deadlineMs,
+        revisions: snapshots.callerRevisions,
+        onError: reportAs('identity-failed'),
+      }).ask,
+  );
+  const loops = createLoopGuard({ identity: weirIdOf(config), log });
+  const source: IdentitySource | undefined =
+    config.IDENTITY === undefined
+      ? undefined
+      : { headers: sourceHeadersIn(config), ask: async (...asked) => (await ask())(...asked) };
+  const core = createCore({
+    config,
+    log,
+    snapshots,
+    callers,
+    source,
+    sums,
+    onShadow: collector.shadowed,
+  });
   const { regions, limiter } = core;
 
   const flush = lazyModule(
@@ -92,6 +130,27 @@ export function createDeployment(config: DeploymentConfig): DeploymentServices {
       pingDatabase: async (signal) => void (await withDeadline(signal, (await postgres()).ping())),
     },
   };
+}
+
+// The operator's own authentication.
+
+const NO_REQUEST = { headers: new Headers() };
+
+function sourceOf({ IDENTITY = '', DATABASE_URL, service }: DeploymentConfig) {
+  const origin = parseOrigin(IDENTITY);
+  const address = origin?.kind === 'service' ? { service: service(origin.name) } : { url: IDENTITY };
+  return { address, name: IDENTITY, secret: `identity ${DATABASE_URL}` };
+}
+
+const sourceHeadersIn = ({ API_KEY_HEADERS, IDENTITY_HEADERS }: DeploymentConfig) =>
+  parseSourceHeaders(IDENTITY_HEADERS ?? '') ??
+  sourceHeadersOf(parseKeyPlaces(API_KEY_HEADERS) ?? DEFAULT_KEY_PLACES);
+
+/** Weir reads several of one name as one text, which is no valid credential. So must the origin. */
+export function joinedHeadersOf(config: DeploymentConfig): readonly string[] {
+  const places = parseKeyPlaces(config.API_KEY_HEADERS) ?? DEFAULT_KEY_PLACES;
+  const read = config.IDENTITY === undefined ? [] : sourceHeadersIn(config);
+  return [...new Set([...places, ...read].map(({ header }) => header))].filter((name) => name !== 'cookie');
 }
 
 const webhookOf = ({ ALERT_WEBHOOK: url, ALERT_WEBHOOK_SECRET: secret }: DeploymentConfig) =>

@@ -29,7 +29,7 @@ describe.each(MISSING)('%s', (_, how) => {
         .map(([method]) => ({ method: method.toUpperCase(), path: path.replace('/_weir/admin', '') })),
     );
     // Three operations of each of seven collections, and import, settings, explain and reset.
-    expect(needed).toHaveLength(25);
+    expect(needed).toHaveLength(26);
     for (const { method, path } of needed) {
       const id = path.startsWith('/rules') ? '00000000-0000-4000-8000-000000000000' : 'nobody';
       const answer = await admin.call(path.replace('{id}', id), { method, ...how });

@@ -69,6 +69,42 @@ const rollBack = (changeId: number, options: Parameters<Admin['call']>[1] & { qu
   admin.call(`/history/${changeId}/rollback${options.query ?? ''}`, { method: 'POST', ...options });
 const rules = async () => (await json<{ items: Record<string, unknown>[] }>('/rules')).items;
 
+describe('a revocation', () => {
+  const revoke = (body: object) => admin.call('/callers/revoke', { method: 'POST', body });
+
+  test('is published, stands in the history, and cannot be undone', async () => {
+    const before = publications;
+    const revoked = await json('/callers/revoke', {
+      method: 'POST',
+      body: { userId: 'lin', tenantId: 'acme' },
+    });
+    expect([revoked, publications]).toEqual([
+      { revoked: ['user:lin', 'tenant:acme'], warnings: [] },
+      before + 1,
+    ]);
+    const entries = await historyOf('?entity=callers');
+    expect(entries).toMatchObject(
+      ['tenant:acme', 'user:lin'].map((entityId) => ({ actor: 'alice', entityId, action: 'created' })),
+    );
+    const [{ changeId } = { changeId: 0 }] = entries;
+    for (const query of ['', '?force=true']) {
+      const answer = await rollBack(changeId, { query });
+      expect([answer.status, await answer.json()]).toEqual([
+        409,
+        expect.objectContaining({ code: 'not-undone' }),
+      ]);
+    }
+  });
+
+  test.each([{}, { userId: '' }, { userId: 'a\u0000b' }, { userId: 'a'.repeat(257) }, { user: 'lin' }])(
+    'names nobody with %j',
+    async (body) => {
+      expect((await revoke(body)).status).toBe(400);
+      expect(await historyOf('?entity=callers')).toEqual([]);
+    },
+  );
+});
+
 describe('the history', () => {
   test('lists each change with its actor and the values before and after, newest first', async () => {
     const { id } = await create();

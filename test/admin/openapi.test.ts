@@ -18,8 +18,16 @@ const OPERATION_IDS = [
   ...['Rule', 'Tier', 'Tenant', 'User', 'Key', 'ListEntry', 'Route'].flatMap((one) =>
     ['create', 'get', 'replace', 'patch', 'delete'].map((verb) => verb + one),
   ),
-  ...['resetCounters', 'explainRequest', 'listHistory', 'rollBackChange', 'exportRules', 'importRules'],
-  'importKeys',
+  ...[
+    'resetCounters',
+    'revokeCaller',
+    'explainRequest',
+    'listHistory',
+    'rollBackChange',
+    'exportRules',
+    'importRules',
+    'importKeys',
+  ],
   ...['readLimits', 'getOpenApiDocument', 'getApiPage', 'publish', 'listViolators', 'listEvents'],
   ...['readEventSeries', 'listUsage', 'getSettings', 'patchSettings', 'smoke', 'readTraffic'],
   'readWouldDeny',

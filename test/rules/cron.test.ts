@@ -119,6 +119,12 @@ describe('a cron run publishes', () => {
     ],
     ['a new user', `insert into users (id, tier) values ('ann', 'free')`, CALLERS],
     ['a changed tenant', `insert into users (id, tenant_id) values ('ann', 'acme')`, CALLERS],
+    [
+      'a revocation',
+      `insert into history (change_id, actor, entity, entity_id, after) values
+        (1, 'a', 'callers', 'user:lin', '{"id": "user:lin"}')`,
+      CALLERS,
+    ],
     ['a new key', `insert into api_keys (hash, prefix) values ('${'a'.repeat(64)}', 'p')`, CALLERS],
   ])('%s', async (_, statement, expected) => {
     expect(await published(() => run(statement))).toEqual(expected);

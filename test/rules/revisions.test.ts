@@ -143,6 +143,12 @@ describe('callers that have changed', () => {
       `update tenants set tier = null where id = 'acme'`,
       ['key:a', 'key:b', 'key:c', 'user:ann'],
     ],
+    [
+      'those that somebody has revoked',
+      `insert into history (change_id, actor, entity, entity_id, after) values
+        (1, 'a', 'callers', 'apiKey:k1', '{"id": "apiKey:k1"}')`,
+      ['apiKey:k1'],
+    ],
     ['none, for a changed tenant without callers', `update tenants set tier = 'pro' where id = 'globex'`, []],
     ['none, for a deleted tenant without callers', `delete from tenants where id = 'globex'`, []],
     [

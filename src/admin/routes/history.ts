@@ -4,6 +4,7 @@
 import { and, desc, eq, getTableName, gte, lt, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { moment } from '../../authoring/bodies.ts';
+import { ProblemError } from '../../http/internal-requests.ts';
 import { asActor, type Database } from '../../rules/tables/repository.ts';
 import { history, settings } from '../../rules/tables/tables.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
@@ -12,10 +13,14 @@ import { addOperation } from '../operation.ts';
 import { numberIn, pageOf, pageQuery, parseCursor, toPage } from '../paging.ts';
 import { publishChange, versionHeader } from '../publish-change.ts';
 
+/** Of revocations, which are no rows of a table. */
+const CALLERS = 'callers';
+
 /** The tables by the names that the admin route gives them. */
 const TABLES = new Map([
   ...COLLECTIONS.map(({ path, table }) => [path, getTableName(table)] as const),
   ['settings', getTableName(settings)] as const,
+  [CALLERS, CALLERS] as const,
 ]);
 const ENTITIES = new Map([...TABLES].map(([entity, table]) => [table, entity]));
 
@@ -49,10 +54,73 @@ export async function rollBack(database: Database, { changeId, actor, force }: R
   const [, { rows }] = await database.batch([
     asActor(database, actor),
     database.execute<{ row_count: number; change_id: string }>(sql`
-      select weir.weir_rollback(${changeId}, ${force}) as row_count, weir.weir_change_id()::text as change_id`),
+      select weir.weir_rollback(${changeId}, ${force}) as row_count, weir.weir_change_id()::text as change_id
+      where not exists (select from ${history} where change_id = ${changeId} and entity = ${CALLERS})`),
   ]);
   const [row] = rows;
-  return { changeId: Number(row?.change_id), rowCount: row?.row_count ?? 0 };
+  if (!row) throw new ProblemError(NOT_UNDONE);
+  return { changeId: Number(row.change_id), rowCount: row.row_count };
+}
+
+const NOT_UNDONE = {
+  status: 409,
+  code: 'not-undone',
+  title: 'A revocation cannot be undone',
+  detail: 'Isolates ask again whose credential it is. There is nothing to bring back.',
+};
+
+// Answers of the operator's own authentication. They have no row, so their revocation is an entry of the history alone.
+
+const id = z
+  .string()
+  .min(1)
+  .max(256)
+  .regex(/^\P{Cc}*$/u, 'must have no control characters')
+  .optional();
+
+const revocation = z
+  .strictObject({ userId: id, apiKeyId: id, tenantId: id })
+  .refine((ids) => Object.values(ids).some((one) => one !== undefined), {
+    message: 'must have at least one of userId, apiKeyId and tenantId',
+  })
+  .meta({ id: 'Revocation' });
+
+/** The names under which isolates look for revisions (core/ports/callers.ts). */
+const revokedIn = ({ userId, apiKeyId, tenantId }: z.output<typeof revocation>): string[] =>
+  Object.entries({ user: userId, apiKey: apiKeyId, tenant: tenantId }).flatMap(([kind, one]) =>
+    one === undefined ? [] : [`${kind}:${one}`],
+  );
+
+export function addRevocationRoutes(app: AdminApp, services: AdminServices): void {
+  addOperation(
+    app,
+    {
+      id: 'revokeCaller',
+      call: 'POST /callers/revoke',
+      group: 'operations',
+      summary: 'Forget what your own authentication has said of a caller',
+      description:
+        'With IDENTITY: no isolate uses an older answer that names this user, key or tenant. ' +
+        'Each asks again whose credential it is.',
+      body: revocation,
+      says: 'Revoked',
+      answer: z
+        .strictObject({ revoked: z.array(z.string()), warnings: z.array(z.string()) })
+        .meta({ id: 'RevocationResult' }),
+    },
+    async ({ body, actor, headers }) => {
+      const revoked = revokedIn(body);
+      const rows = revoked.map(
+        (one) =>
+          sql`(weir.weir_change_id(), ${actor.name}, ${CALLERS}, ${one}, ${JSON.stringify({ id: one })}::jsonb)`,
+      );
+      await services.database.execute(sql`
+        insert into ${history} (change_id, actor, entity, entity_id, after) values ${sql.join(rows, sql`, `)}`);
+      const published = await publishChange(services, []);
+      Object.assign(headers, versionHeader(published));
+      return { revoked, warnings: published.warnings };
+    },
+  );
 }
 
 const changeId = z

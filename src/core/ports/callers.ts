@@ -43,6 +43,8 @@ export type OverAllowance = { readonly kind: 'over-allowance'; readonly retryAft
 export const ABSENT: Absent = { kind: 'absent' };
 export const UNAVAILABLE: Unavailable = { kind: 'unavailable' };
 export const NOT_ASKED: NotAsked = { kind: 'not-asked' };
+/** The allowance is per second. */
+export const OVER_ALLOWANCE: OverAllowance = { kind: 'over-allowance', retryAfterMs: 1_000 };
 
 /** The answer of a store that has a record, or none. */
 export const answerOf = <T>(record: T | undefined): StoreAnswer<T> =>
@@ -55,12 +57,32 @@ export interface LookUp {
   readonly afterResponse: AfterResponse;
   /** Asks neither KV nor Postgres. The result is `not-asked` for a caller that memory does not know. */
   readonly memoryOnly?: boolean | undefined;
+  /** Gets an older answer, which counts if no newer one comes in time. */
+  readonly meanwhile?: ((answer: Found<CallerRecord>) => void) | undefined;
 }
 
 /** The port through which the gateway looks up callers. It never fails. */
 export interface CallerDirectory {
   ofApiKey(key: string, lookUp: LookUp): Promise<LookUpResult<CallerRecord>>;
   ofUser(userId: string, lookUp: LookUp): Promise<LookUpResult<CallerRecord>>;
+}
+
+/** Headers of a request, as they go to the source; empty if they are too long for credentials. */
+export type SentCredentials = readonly (readonly [name: string, value: string])[];
+
+/** Which headers the source gets. */
+export interface SourceHeader {
+  /** In lower case. */
+  readonly header: string;
+  /** Of `Cookie`, only the one with this name. */
+  readonly cookie?: string | undefined;
+}
+
+/** The port to an authentication of the operator's own, which decides instead of Weir's keys and tokens. */
+export interface IdentitySource {
+  readonly headers: readonly SourceHeader[];
+  /** It never fails. */
+  ask(sent: SentCredentials, lookUp: LookUp): Promise<LookUpResult<CallerRecord>>;
 }
 
 /** The user of a token that is verified in full. */
@@ -80,7 +102,7 @@ export interface TokenVerifier {
 export interface CallerRevisions {
   /** A new epoch means: forget all callers. */
   readonly epoch: string;
-  /** By `key:HASH` or `user:ID`. */
+  /** By `key:HASH` or `user:ID`; and by `user:ID`, `apiKey:ID` or `tenant:ID` if somebody has revoked these. */
   readonly revisions: Readonly<Record<string, string>>;
   /**
    * Weir has made all keys that there are, so a text of another form is no key, and needs no look-up. Undefined: not

@@ -272,7 +272,7 @@ export const selectRevisions = (database: Database) =>
     with recent as (
       select history.id, entity, state ->> 'id' as entity_id, state ->> 'hash' as hash
       from weir.history cross join lateral (values (before), (after)) as states (state)
-      where at > ${LATELY} and entity in ('api_keys', 'users', 'tenants') and state is not null and not (
+      where at > ${LATELY} and entity in ('api_keys', 'users', 'tenants', 'callers') and state is not null and not (
         before is null and (
           entity = 'api_keys' and at < now() - interval '2 minutes' or
           entity = 'tenants' or
@@ -283,6 +283,8 @@ export const selectRevisions = (database: Database) =>
       select 'key:' || hash, id from recent where entity = 'api_keys'
       union all
       select 'user:' || entity_id, id from recent where entity = 'users'
+      union all
+      select entity_id, id from recent where entity = 'callers'
       union all
       select 'key:' || k.hash, r.id from recent r join weir.api_keys k on k.user_id = r.entity_id where r.entity = 'users'
       union all

@@ -68,7 +68,7 @@ const fingerprintOf = (
   coalesce((select string_agg(concat(id, placed, before), ',' order by id) from weir.placements
     where id = '*' or before <> '[]'), '-'),
   (select concat(count(*), '/', max(id)) from weir.history
-    where at > ${callersSince} and entity in ('api_keys', 'users', 'tenants'))))`;
+    where at > ${callersSince} and entity in ('api_keys', 'users', 'tenants', 'callers'))))`;
 
 const revisionsIn = (rows: SQL): SQL => sql`coalesce((
   select string_agg(concat(revision, '/', extract(epoch from updated_at)), ',' order by revision) from ${rows}), '-')`;
