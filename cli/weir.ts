@@ -5,7 +5,7 @@ import { backup, restore } from './commands/backup.ts';
 import { explain } from './commands/explain.ts';
 import { keys } from './commands/keys.ts';
 import { quota } from './commands/quota.ts';
-import { tail, top } from './commands/records.ts';
+import { tail, top, why } from './commands/records.ts';
 import { rules } from './commands/rules.ts';
 import { smoke } from './commands/smoke.ts';
 import { renderTable } from './table.ts';
@@ -15,6 +15,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   rules,
   explain,
   keys,
+  why,
   top,
   tail,
   quota,

@@ -4,6 +4,7 @@ import { fill, h } from './dom.ts';
 import { sameIn } from './focus.ts';
 import { showCaller, showCallers } from './views/callers.ts';
 import { showCost } from './views/cost.ts';
+import { showDenials } from './views/denials.ts';
 import { showExplain } from './views/explain.ts';
 import { showHealth } from './views/health.ts';
 import { showHistory } from './views/history.ts';
@@ -18,6 +19,7 @@ const VIEWS: Readonly<Record<string, View>> = {
   rules: (main, where) => (where.parts.length > 0 ? showRule : showRules)(main, where),
   callers: (main, where) => (where.parts.length > 1 ? showCaller : showCallers)(main, where),
   violators: showViolators,
+  denials: showDenials,
   explain: showExplain,
   history: showHistory,
   health: showHealth,

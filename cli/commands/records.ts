@@ -1,4 +1,5 @@
-// `weir top` lists who was denied most; `weir tail` prints denials as they are recorded.
+// `weir why` says why a request was denied, `weir top` who was denied most, and `weir tail` prints denials as they are
+// recorded.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Command, type CommandContext, CommandError, textOption } from '../command.ts';
 import { renderTable } from '../table.ts';
@@ -128,4 +129,75 @@ function secondsOf({ options }: CommandContext, name: string, otherwise: number)
   if (!/^\d+(\.\d+)?$/.test(value) || Number(value) > A_DAY_SECONDS)
     throw new CommandError(`--${name} must be a number of seconds, at most ${A_DAY_SECONDS}`);
   return Number(value);
+}
+
+interface DeniedRequest {
+  readonly requestId: string;
+  readonly at: string;
+  readonly status: number;
+  readonly code: string;
+  readonly method: string;
+  readonly route: string;
+  readonly region: string;
+  readonly tenantId: string | null;
+  readonly userId: string | null;
+  readonly apiKeyId: string | null;
+  readonly apiKeyName: string | null;
+  readonly rules: readonly {
+    readonly id: string;
+    readonly name: string;
+    readonly resource: string;
+    readonly scope: string;
+    readonly subject: string;
+    readonly limit: number;
+    readonly windowSeconds: number;
+    readonly cost: number;
+    readonly remaining: number;
+    readonly retryAfterMs: number | null;
+  }[];
+}
+
+export const why: Command = {
+  usage: `why [REQUEST-ID] ${FILTER_USAGE}`,
+  does: 'says why a request of the last day was denied; without an id, lists a sample of them',
+  options: FILTER_WORDS,
+  async run(context) {
+    const { api, words, say, report } = context;
+    const [id] = words;
+    if (id !== undefined) {
+      const request = await api.admin<DeniedRequest>('GET', `/denials/${encodeURIComponent(id)}`);
+      report(request);
+      for (const line of linesOf(request)) say(line);
+      return 0;
+    }
+    const query = queryOf(context, FILTERS, {});
+    const { items } = await api.admin<{ items: readonly DeniedRequest[] }>('GET', `/denials?${query}`);
+    report({ items });
+    const rows = items.map((one) => [
+      ...[one.requestId, one.at, callerOf(one)],
+      one.rules.map(({ name }) => name).join(', ') || one.code,
+    ]);
+    const header = ['request', 'at', 'caller', 'denied by'];
+    for (const line of rows.length === 0 ? ['no such request'] : renderTable([header, ...rows])) say(line);
+    return 0;
+  },
+};
+
+const linesOf = (request: DeniedRequest): string[] => [
+  `${request.at}: ${request.method} was answered ${request.status} ${request.code}`,
+  `caller: ${callerOf(request)}; route ${request.route}, region ${request.region}`,
+  ...request.rules.map(
+    ({ id, name, resource, scope, subject, limit, windowSeconds, cost, remaining, retryAfterMs }) =>
+      `denied by ${name} (${id}) for ${resource}, counted as ${scope} ${subject}: ` +
+      `${limit} in ${windowSeconds} s, ${remaining} left, cost ${cost}, ` +
+      (retryAfterMs === null
+        ? 'no wait would have helped'
+        : `retry after ${Math.ceil(retryAfterMs / 1_000)} s`),
+  ),
+];
+
+function callerOf({ tenantId, userId, apiKeyId, apiKeyName }: DeniedRequest): string {
+  const key = apiKeyName === null ? apiKeyId : `${apiKeyName} (${apiKeyId})`;
+  const known = [key && `key ${key}`, userId && `user ${userId}`, tenantId && `tenant ${tenantId}`];
+  return known.filter(Boolean).join(', ') || 'no id';
 }

@@ -2,7 +2,7 @@
 
 import { get, me, type Page } from '../api.ts';
 import { type Chart, chart } from '../chart.ts';
-import { button, type Child, empty, fill, h, link, table } from '../dom.ts';
+import { button, type Child, empty, fill, h, hrefOf, link, table } from '../dom.ts';
 import { ago, count, moment, span } from '../format.ts';
 import { live } from '../live.ts';
 import { fillMinutes, fillSteps, type Points, type Series } from '../series.ts';
@@ -102,9 +102,14 @@ export const showCallerPage: View = (main, { parts: [scope = '', id = ''], signa
     h('div', { class: 'head' }, h('h2', {}, 'Denials'), recordsSign),
     denied,
     events,
+    // The sample is found by the caller's own ids.
+    scope !== 'ip' &&
+      h('p', {}, h('a', { href: sampleOf(who) }, 'Requests in full'), ', a sample of the last day'),
   );
   if (scope === 'apiKey') void showName(keyName, id, signal);
 };
+
+const sampleOf = ({ scope, id }: Who) => `${hrefOf(['denials'])}?${new URLSearchParams({ [scope]: id })}`;
 
 /** A key that is gone has no name, and its records stay. */
 async function showName(place: HTMLElement, id: string, signal: AbortSignal): Promise<void> {

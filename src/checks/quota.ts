@@ -66,7 +66,7 @@ export function createQuota(services: Services) {
       return answer;
     }
     if (decision.kind !== 'counted' && !decision.allowed)
-      return refusal(decision, 'GET', services.identity.keyPlaces);
+      return refusal(decision, {}, services.identity.keyPlaces);
     const body = JSON.stringify({
       caller: describeCaller(identity.caller, tier),
       limits: resultsOf(decision).map(toLimit),

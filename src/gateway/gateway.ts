@@ -44,7 +44,7 @@ import { takeOriginHeaders } from '../proxy/headers.ts';
 import { nameOfRoute, type RoutedPath } from '../proxy/origins.ts';
 import { clientGone, type ProxyResult } from '../proxy/proxy.ts';
 import { incidentOf, report, setDecisionHeaders, setIncidentHeaders } from './headers.ts';
-import { notPassedOn, plainRefusal, refusal } from './refusals.ts';
+import { describeRefusal, notPassedOn, plainRefusal, type Refusal, refusal } from './refusals.ts';
 import { holdWhileOpen, waitForTurn } from './seats.ts';
 import type { AppBehind, GatewayServices } from './services.ts';
 
@@ -75,6 +75,8 @@ interface Verdict {
   readonly incident: Incident | undefined;
   readonly caller: Caller | undefined;
   readonly ledger: Ledger;
+  /** Undefined if the request is admitted. */
+  readonly refused: Refusal | undefined;
   /** Undefined: no route takes the request, so it goes to the default origin. */
   readonly route: OriginRoute | undefined;
   /** By the clock of telemetry. */
@@ -107,12 +109,23 @@ export async function handleGateway(asked: GatewayRequest): Promise<Response> {
   }
   const route = attempt(log, origins.routeOf, request.url, asked.matchPath);
   const incident = attempt(log, incidentOf, decision, identity);
-  const verdict = { asked, decision, incident, caller: identity?.caller, ledger, route, startedAtMs };
+  const refused = decision.allowed ? undefined : attempt(log, describeRefusal, decision, request);
+  const verdict = {
+    asked,
+    decision,
+    incident,
+    caller: identity?.caller,
+    ledger,
+    refused,
+    route,
+    startedAtMs,
+  };
   attempt(log, report, services, regions[0].name, decision, incident);
   attempt(log, countDecision, verdict);
   let response: Response;
   try {
-    if (!decision.allowed) response = refusal(decision, request.method, services.identity.keyPlaces);
+    if (!decision.allowed)
+      response = refused ? refusal(decision, refused, services.identity.keyPlaces) : plainRefusal();
     else if (ledger.needsFollowUp) response = await passAndFollowUp(verdict);
     else if (request.raw.signal.aborted) response = clientGone();
     else {
@@ -213,10 +226,17 @@ function place(this: FactsSource, kind: 'country' | 'asn' | 'colo'): string {
 
 // What operators learn, and the way of an admitted request.
 
-function countDecision({ asked, decision, incident, route, caller, startedAtMs }: Verdict): void {
+function countDecision({ asked, decision, incident, route, caller, startedAtMs, refused }: Verdict): void {
   const { services, regions } = asked;
-  const region = regions[0].name;
-  services.telemetry.decided({ decision, incident, region, route: nameOfRoute(route), caller, startedAtMs });
+  services.telemetry.decided({
+    decision,
+    incident,
+    region: regions[0].name,
+    route: nameOfRoute(route),
+    caller,
+    startedAtMs,
+    refused,
+  });
 }
 
 const forward = (

@@ -7,8 +7,11 @@ import {
   type OverAllowanceDecision,
   resultsOf,
 } from '../core/decision.ts';
+import { randomId } from '../core/digest.ts';
 import type { Credential, RuleCheck } from '../core/matching/plan.ts';
+import type { Refused } from '../core/ports/telemetry.ts';
 import { challengeFor, DEFAULT_KEY_PLACES, type KeyPlaces } from '../http/credentials.ts';
+import type { ClientRequest } from '../http/guard.ts';
 import { type Problem, problem } from '../http/problem.ts';
 import { toSeconds } from './headers.ts';
 
@@ -16,11 +19,34 @@ const TYPES = 'https://iana.org/assignments/http-problem-types';
 /** A guess at how long the counters stay unreachable. */
 export const REDUCED_RETRY_SECONDS = 5;
 
+/** What is told of a denied request: to the client, and to telemetry. */
+export interface Refusal extends Refused {
+  readonly problem: Problem;
+}
+
+export function describeRefusal(decision: Decision, { method, headers }: ClientRequest): Refusal {
+  const requestId = requestIdOf(headers);
+  return { requestId, method, problem: { ...problemOf(decision), 'request-id': requestId } };
+}
+
+/** Cloudflare sets the header itself; nobody else's text gets into answers and records. */
+const RAY_ID = /^[0-9a-f]{16}(?=-[A-Z]{3}$|$)/;
+
+/** Cloudflare's id of the request, without the data centre, or else one of ours. */
+const requestIdOf = (headers: Headers): string => RAY_ID.exec(headers.get('CF-Ray') ?? '')?.[0] ?? randomId();
+
 /** The answer to a denied request; for HEAD, without a body. */
-export function refusal(decision: Decision, method = 'GET', places = DEFAULT_KEY_PLACES): Response {
+export function refusal(
+  decision: Decision,
+  { method, requestId, problem: body }: Partial<Refusal> = {},
+  places: KeyPlaces = DEFAULT_KEY_PLACES,
+): Response {
   const isUnverified = decision.kind === 'unverified' && decision.credential !== 'several-keys';
   const challenge = isUnverified && challengeTo(decision.credential, places);
-  const answer = problem(problemOf(decision), challenge ? { 'WWW-Authenticate': challenge } : undefined);
+  const answer = problem(body ?? problemOf(decision), {
+    ...(requestId !== undefined && { 'X-Weir-Request': requestId }),
+    ...(challenge && { 'WWW-Authenticate': challenge }),
+  });
   return method === 'HEAD' ? new Response(null, answer) : answer;
 }
 

@@ -41,8 +41,13 @@ export interface Log {
   /** A bug in Weir itself, with the place in the code. */
   bug(error: unknown): void;
   error(event: LogEvent, error: unknown, region?: string): void;
-  /** A sample of the denied requests. The subject is a hash. */
-  denied(rule: string, route: string, subject: string): void;
+  /** A sample of the denied requests: their subject as a hash, and the id of the first one. */
+  denied(sample: {
+    readonly rule: string;
+    readonly route: string;
+    readonly subject: string;
+    readonly request?: string | undefined;
+  }): void;
   /** A shadow rule would have denied a request. */
   shadow(rule: string, region: string): void;
 }
@@ -78,7 +83,8 @@ export function createLog(now: () => number, write: (line: string) => void): Log
       const stack = framesOf(error);
       sampled(`bug ${stack[0]}`, { event: 'internal-error', error: nameOf(error), stack });
     },
-    denied: (rule, route, subject) => sampled(`denied ${rule}`, { event: 'denied', rule, route, subject }),
+    denied: ({ rule, route, subject, request }) =>
+      sampled(`denied ${rule}`, { event: 'denied', rule, route, subject, request }),
     shadow: (rule, region) => sampled(`shadow ${rule} ${region}`, { event: 'would-deny', rule, region }),
     error: (event, error, region) =>
       sampled(`${event} ${region}`, { event, region, error: nameOf(error), ...failureOf(error) }),

@@ -96,7 +96,17 @@ function reasonOf({ status, seconds }: FailedLogIn): string {
   return 'This token or session is not valid. Log in with an admin token.';
 }
 
-const VIEWS = ['overview', 'rules', 'callers', 'violators', 'explain', 'history', 'health', 'cost'] as const;
+const VIEWS = [
+  'overview',
+  'rules',
+  'callers',
+  'violators',
+  'denials',
+  'explain',
+  'history',
+  'health',
+  'cost',
+] as const;
 
 const titleOf = (view: string) => `${view.charAt(0).toUpperCase()}${view.slice(1)}`;
 

@@ -1,6 +1,6 @@
 // Turns the events that the gateway reports into sums. Nothing here waits, fails or depends on a later event.
 
-import { type CheckResult, type Decision, resultsOf } from '../core/decision.ts';
+import { type CheckResult, type Decision, denyingResults, resultsOf } from '../core/decision.ts';
 import { type Caller, type CallerIds, idsOf, subjectOf, UNKNOWN_CALLER } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type {
@@ -10,6 +10,7 @@ import type {
   DecidedRequest,
 } from '../core/ports/telemetry.ts';
 import type { TelemetrySums } from '../core/telemetry/metrics.ts';
+import type { DeniedRequest, DenyingCheck } from '../core/telemetry/records.ts';
 
 export interface CollectorOptions extends TelemetrySums {
   readonly now: () => number;
@@ -34,6 +35,7 @@ interface ChecksContext {
   readonly route?: string;
   /** By the clock of the counters; undefined if no region has counted the checks. */
   readonly countedAtMs?: number | undefined;
+  readonly requestId?: string | undefined;
 }
 
 interface UsageChange {
@@ -47,15 +49,20 @@ interface UsageChange {
 
 export type Collector = ReturnType<typeof createCollector>;
 
-export function createCollector({ sums, denials, usage, crossings, now, clockMs }: CollectorOptions) {
+export function createCollector(options: CollectorOptions) {
+  const { sums, denials, requests, usage, crossings, now, clockMs } = options;
   let staleSinceMs: number | undefined;
   const decisions = sums.series('decision');
 
-  /** A rule with several limits counts a request once, by the limit that was hardest on it. */
+  /**
+   * A rule with several limits counts a request once, by the limit that was hardest on it. Returns how many requests a
+   * rule has denied to its subject in this minute: the least of them, if several rules denied the request.
+   */
   const addChecks = (
     results: Results,
-    { caller = UNKNOWN_CALLER, route = '', countedAtMs }: ChecksContext,
-  ) => {
+    { caller = UNKNOWN_CALLER, route = '', countedAtMs, requestId }: ChecksContext,
+  ): number => {
+    let fewest = Number.POSITIVE_INFINITY;
     for (let i = 0; i < results.length; i += 1) {
       const result = results[i];
       if (!result) continue;
@@ -68,8 +75,12 @@ export function createCollector({ sums, denials, usage, crossings, now, clockMs 
       const subject = { scope: counted.scope, subject: counted.id };
       if (hasAlerts) crossings.add(result, subject, result.outcome.nowMs ?? countedAtMs);
       if (worst !== DENIED) continue;
-      denials.rowAt(now(), { ...subject, ...idsOf(caller) }, { ruleId, ruleName, route }).count += 1;
+      const rule = { ruleId, ruleName, route, requestId };
+      const row = denials.rowAt(now(), { ...subject, ...idsOf(caller) }, rule);
+      row.count += 1;
+      fewest = Math.min(fewest, row.count);
     }
+    return fewest;
   };
 
   /**
@@ -104,8 +115,11 @@ export function createCollector({ sums, denials, usage, crossings, now, clockMs 
       sums.series('requests', region, route, kindOf(decision)).add();
       addDecision(request);
       const results = resultsOf(decision);
-      addChecks(results, { caller, route, countedAtMs: countedAt(decision) });
+      const requestId = request.refused?.requestId;
+      const nth = addChecks(results, { caller, route, countedAtMs: countedAt(decision), requestId });
       if (decision.allowed) addAdmitted(results, caller);
+      // If no rule denied the request, nothing says how many were like it, so it belongs to the fair sample.
+      else if (request.refused) requests.add(nth, () => toDeniedRequest(request, now()));
     },
 
     checked(call: CheckedCall): void {
@@ -134,10 +148,39 @@ export function createCollector({ sums, denials, usage, crossings, now, clockMs 
     },
 
     /** Adds the results of shadow rules that were counted after the response. */
-    shadowed: (results: Results): void => addChecks(results, {}),
+    shadowed: (results: Results): void => void addChecks(results, {}),
 
     /** How long this isolate has used rules that it could not confirm. */
     rulesAgeMs: () => (staleSinceMs === undefined ? 0 : Math.max(0, now() - staleSinceMs)),
+  };
+}
+
+/** The longest name of a method that is not made up. */
+const MAX_METHOD = 20;
+/** Rules that denied one request. */
+const MAX_RULES = 10;
+
+function toDeniedRequest(request: DecidedRequest, atMs: number): DeniedRequest {
+  const { decision, refused, route, region, caller = UNKNOWN_CALLER } = request;
+  const { requestId = '', method = '', problem } = refused ?? {};
+  return {
+    ...{ requestId, atMs, status: problem?.status ?? 0, code: problem?.code ?? '' },
+    ...{ method: method.slice(0, MAX_METHOD), route, region },
+    ...idsOf(caller),
+    rules: denyingResults(resultsOf(decision))
+      .slice(0, MAX_RULES)
+      .map((result) => toDenyingCheck(result, caller)),
+  };
+}
+
+function toDenyingCheck({ check, outcome }: Results[number], caller: Caller): DenyingCheck {
+  const { id, name, resources, scope } = check.rule;
+  const counted = subjectOf(scope, caller);
+  return {
+    ...{ id, name, resource: resources.join(', ') },
+    ...{ scope: counted.scope, subject: counted.id },
+    ...{ limit: check.full.limit, windowSeconds: check.windowMs / 1_000, cost: check.cost },
+    ...{ remaining: outcome.remaining, retryAfterMs: outcome.retryAfterMs ?? null },
   };
 }
 

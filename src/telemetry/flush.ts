@@ -4,7 +4,7 @@ import { createSigner, toBase64Url } from '../core/digest.ts';
 import type { IsolateReport, MetricsBatch, MetricsStore } from '../core/ports/region.ts';
 import type { FlushRegion } from '../core/ports/telemetry.ts';
 import { OTHER, type TelemetrySums } from '../core/telemetry/metrics.ts';
-import type { Crossing, Denial, Usage } from '../core/telemetry/records.ts';
+import type { Crossing, Denial, DeniedRequest, Usage } from '../core/telemetry/records.ts';
 import { isRecent } from '../core/time.ts';
 import { withDeadline } from '../rules/edge/published.ts';
 
@@ -14,10 +14,11 @@ export interface RecordBatch {
   readonly id: string;
   /** When the isolate cut it, by its own clock. */
   readonly cutAtMs: number;
-  readonly denials: readonly Omit<Denial, 'route'>[];
+  readonly denials: readonly Omit<Denial, 'route' | 'requestId'>[];
   readonly usage: readonly Usage[];
   /** Left out if there are none. */
   readonly crossings?: readonly Crossing[];
+  readonly requests?: readonly DeniedRequest[];
   /** Metrics that no region took. Such a batch holds nothing else. */
   readonly metrics?: Pick<MetricsBatch, 'isolateId' | 'sums' | 'report'>;
 }
@@ -159,19 +160,21 @@ export interface DenialSample {
   readonly rule: string;
   readonly route: string;
   readonly subject: string;
+  /** The id of the first of these requests. A check has none. */
+  readonly request: string | undefined;
 }
 
 /** Lines in the log for each flush: the subjects with the most denials. */
 const MAX_SAMPLES = 3;
 
 function createRecordsFlush(options: FlushOptions) {
-  const { denials, usage, crossings, subjects, onDenied } = options;
+  const { denials, usage, crossings, requests, subjects, onDenied } = options;
   const outbox = createOutbox(options);
 
   const sample = async (rows: readonly Denial[]) => {
     const most = [...rows].sort((a, b) => b.count - a.count).slice(0, MAX_SAMPLES);
-    for (const { ruleName, route, subject } of most)
-      onDenied({ rule: ruleName, route, subject: await subjects.hash(subject) });
+    for (const { ruleName, route, subject, requestId } of most)
+      onDenied({ rule: ruleName, route, subject: await subjects.hash(subject), request: requestId });
   };
 
   const storedRows = <Row extends Pick<Denial, 'scope' | 'subject'>>(rows: readonly Row[]): Promise<Row[]> =>
@@ -184,13 +187,17 @@ function createRecordsFlush(options: FlushOptions) {
 
   const cut = async () => {
     // Takes all sums before it awaits anything.
-    const taken = { denials: denials.take(), usage: usage.take(), crossings: crossings.take() };
+    const taken = { denials: denials.take(), usage: usage.take() };
+    const [crossed, refused] = [crossings.take(), requests.take()];
     await sample(taken.denials);
-    const denied = await storedRows(taken.denials.map(({ route: _, ...denial }) => denial));
+    const denied = await storedRows(taken.denials.map(({ route: _, requestId: __, ...denial }) => denial));
     const stored = await Promise.all([
       withStoredUsers(denied),
       withStoredUsers(taken.usage),
-      storedRows(taken.crossings),
+      storedRows(crossed),
+      withStoredUsers(
+        await Promise.all(refused.map(async (one) => ({ ...one, rules: await storedRows(one.rules) }))),
+      ),
     ]);
     for (const rows of cutToSize(...stored)) outbox.add(rows);
   };
@@ -198,7 +205,7 @@ function createRecordsFlush(options: FlushOptions) {
   return async (): Promise<void> => {
     // Sums are cut when all batches before have been sent. Until then they grow, but are bounded.
     await outbox.sendAll();
-    if (denials.size + usage.size + crossings.size > 0) await cut();
+    if (denials.size + usage.size + crossings.size + requests.size > 0) await cut();
     await outbox.sendAll();
   };
 }
@@ -210,11 +217,13 @@ function cutToSize(
   denials: RecordBatch['denials'],
   usage: readonly Usage[],
   crossings: readonly Crossing[],
+  requests: readonly DeniedRequest[],
 ): Partial<RecordBatch>[] {
   const pieces = [
     ...piecesOf(denials).map((some) => ({ denials: some })),
     ...piecesOf(usage).map((some) => ({ usage: some })),
     ...piecesOf(crossings).map((some) => ({ crossings: some })),
+    ...piecesOf(requests).map((some) => ({ requests: some })),
   ];
   const bytes = pieces.reduce((sum, piece) => sum + sizeOf(piece), 0);
   // Mostly there are few rows of each kind, and one message holds all of them.

@@ -2,6 +2,7 @@
 // have the form of the admin route's answers.
 import { type SQL, sql } from 'drizzle-orm';
 import type { Scope } from '../core/matching/rule.ts';
+import type { DeniedRequest, DenyingCheck } from '../core/telemetry/records.ts';
 import type { Database } from '../rules/tables/repository.ts';
 import { isoTime } from './tables.ts';
 
@@ -194,6 +195,42 @@ export const readDenialSeries = (
     select ${isoTime(sql`date_trunc(${step}, at, 'UTC')`)} as at, sum(count)::float8 as count
     from ${DENIALS} where ${isDenied(filter)} group by 1 order by 1`,
   );
+
+// The sample of denied requests in full.
+
+export interface DeniedRequestFilter extends Period, CallerFilter {
+  readonly id?: string | undefined;
+  readonly rule?: Named | undefined;
+  /** Only requests after this one, in the order of the list. */
+  readonly after?: readonly [at: string, requestId: string] | undefined;
+  readonly limit: number;
+}
+
+export interface ShownDeniedRequest extends ShownIds, Pick<DeniedRequest, 'status' | 'code' | 'method'> {
+  readonly requestId: string;
+  readonly at: string;
+  readonly route: string;
+  readonly region: string;
+  readonly rules: readonly DenyingCheck[];
+}
+
+/** Newest first. */
+export const readDeniedRequests = (
+  database: Database,
+  { id, rule, after, limit, ...filter }: DeniedRequestFilter,
+): Promise<ShownDeniedRequest[]> =>
+  read(
+    database,
+    sql`
+    select request_id as "requestId", ${isoTime(sql`at`)} as at, status, code, method, route, region, ${SHOWN_IDS}, rules
+    from weir.denied_requests
+    where ${isIn(filter)} and ${isCaller(filter)} and ${isEqual(sql`request_id`, id)} and ${rule ? hasRule(rule) : sql`true`}
+    ${after ? sql`and (at, request_id) < ${after}` : sql``}
+    order by denied_requests.at desc, request_id desc limit ${limit}`,
+  );
+
+const hasRule = ({ ids, name }: Named): SQL => sql`exists (
+  select from jsonb_array_elements(rules) as rule where rule ->> 'id' in ${ids} or rule ->> 'name' = ${name})`;
 
 export const USAGE_KINDS = ['hour', 'day', 'tenant', 'user', 'apiKey', 'rule'] as const;
 export type UsageKind = (typeof USAGE_KINDS)[number];

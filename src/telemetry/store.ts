@@ -78,7 +78,7 @@ export async function storeBatch(options: StoreOptions, batch: RecordBatch): Pro
 /** A batch that comes again finds its id and adds nothing. `newAlerts` counts those that no earlier batch had. */
 async function writeBatch(
   database: Database,
-  { id, denials, usage, crossings = [], metrics }: RecordBatch,
+  { id, denials, usage, crossings = [], requests = [], metrics }: RecordBatch,
 ): Promise<{ isNew: boolean; newAlerts: number }> {
   const { isolateId = '', sums = [], report = { atMs: 0 } } = metrics ?? {};
   // All rows of a kind are one parameter. The statement writes them in the order of the key, so that two writers never
@@ -117,6 +117,16 @@ async function writeBatch(
                      "ruleName" text, "limit" bigint, used bigint, "atMs" bigint)
       order by "ruleId", "windowSeconds", "windowStartMs", scope, subject, percent
       on conflict do nothing returning 1
+    ), sampled as (
+      insert into weir.denied_requests
+        (request_id, at, status, code, method, route, region, tenant_id, user_id, api_key_id, rules)
+      select "requestId", to_timestamp("atMs" / 1000.0), status, code, method, route, region, "tenantId", "userId",
+        "apiKeyId", rules
+      from fresh, jsonb_to_recordset(${JSON.stringify(requests)}::jsonb)
+        as request ("requestId" text, "atMs" bigint, status int, code text, method text, route text, region text,
+                    "tenantId" text, "userId" text, "apiKeyId" text, rules jsonb)
+      order by "requestId"
+      on conflict do nothing
     ), summed as (
       insert into weir.metric_sums (series, amount)
       select metric ->> 0, sum((metric ->> 1)::bigint)
@@ -161,6 +171,8 @@ export async function readStoredMetrics(database: Database): Promise<StoredMetri
 const DAY_MS = 86_400_000;
 /** A queue delivers a batch for at most 14 days, so no batch comes again later. */
 const BATCH_DAYS = 15;
+/** Long enough for a complaint of yesterday. Queries leave older ones out, because this runs once an hour. */
+export const SAMPLE_DAYS = 1;
 /** As long as a region keeps its own: see redis/metrics-store.ts. */
 const METRICS_DAYS = 35;
 const PIECE_ROWS = 5_000;
@@ -181,6 +193,7 @@ export async function deleteOld(
   for (const [table, column, days] of [
     ['denials', 'at', eventsDays],
     ['events', 'at', eventsDays],
+    ['denied_requests', 'at', SAMPLE_DAYS],
     ['usage', 'at', usageDays],
     ['alerts', 'at', eventsDays],
     ['metric_sums', 'at', METRICS_DAYS],

@@ -79,6 +79,26 @@ export const events = weir.table(
   ],
 );
 
+/** A sample of denied requests in full, kept for a day. An id that a caller does not have is ''. */
+export const deniedRequests = weir.table(
+  'denied_requests',
+  {
+    requestId: text().primaryKey(),
+    at: moment().notNull(),
+    status: integer().notNull(),
+    code: text().notNull(),
+    method: text().notNull(),
+    route: text().notNull(),
+    region: text().notNull(),
+    tenantId: text().notNull(),
+    userId: text().notNull(),
+    apiKeyId: text().notNull(),
+    /** A list: each rule that denied the request, with its numbers. */
+    rules: jsonb().notNull(),
+  },
+  (table) => [index('denied_requests_at').on(table.at, table.requestId)],
+);
+
 /** Admitted requests and their cost, summed up by hour, caller and rule. An id that a caller does not have is ''. */
 export const usage = weir.table(
   'usage',

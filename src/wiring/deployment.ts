@@ -36,7 +36,7 @@ export function createDeployment(config: DeploymentConfig): DeploymentServices {
   const { RULES: kv, DEADLINE_MS: deadlineMs, ADMIN_HOST: adminHost } = config;
   const log = createConsoleLog();
   const reportAs = reportTo(log);
-  const collected = createTelemetrySums();
+  const collected = createTelemetrySums(Math.random);
   const clockMs = () => performance.now();
   const collector = createCollector({ ...collected, now, clockMs });
   const parts: DeploymentParts = {

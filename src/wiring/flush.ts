@@ -20,7 +20,7 @@ export function createIsolateFlush({ config, core, write, ...parts }: IsolateFlu
     subjects: createSubjects(parts.subjects),
     send: queue ? (batch) => queue.send(batch) : write,
     createId: () => crypto.randomUUID(),
-    onDenied: ({ rule, route, subject }) => core.log.denied(rule, route, subject),
+    onDenied: core.log.denied,
     onError: parts.onError,
   });
 }

@@ -29,6 +29,7 @@ const OPERATION_IDS = [
     'importKeys',
   ],
   ...['readLimits', 'getOpenApiDocument', 'getApiPage', 'publish', 'listViolators', 'listEvents'],
+  ...['listDeniedRequests', 'readDeniedRequest'],
   ...['readEventSeries', 'listUsage', 'getSettings', 'patchSettings', 'smoke', 'readTraffic'],
   'readWouldDeny',
 ];

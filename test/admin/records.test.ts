@@ -324,6 +324,61 @@ describe('the denials of a customer', () => {
   });
 });
 
+describe('a denied request', () => {
+  type Denied = { requestId: string; apiKeyName: string | null; at: string };
+  let keyId = '';
+  const RULE = {
+    ...{ id: 'r0', name: 'login-ip', resource: '/login', scope: 'ip', subject: '198.51.100.10' },
+    ...{ limit: 5, windowSeconds: 60, cost: 1, remaining: 0, retryAfterMs: 12_345 },
+  };
+  beforeAll(async () => {
+    const made = await admin.call('/keys', { method: 'POST', body: { name: 'globex server' } });
+    keyId = ((await made.json()) as { id: string }).id;
+    const client = new pg.Client({ connectionString: admin.db.url });
+    await client.connect();
+    await client.query(`
+      insert into denied_requests
+      select id, at, 429, 'rate-limited', 'POST', 'default', 'eu', tenant, '', key, rules::jsonb
+      from (values
+        ('8f2a5c3d1e4b6a70', timestamptz '2030-01-31T11:03:27.123Z', 'globex', '${keyId}', '[${JSON.stringify(RULE)}]'),
+        ('own-id-of-16-chr', '2030-01-31T11:02Z', '', '', '[]'),
+        ('8f2a5c3d1e4b6a71', '2030-01-30T11:59:59Z', 'globex', '${keyId}', '[]')
+      ) as one (id, at, tenant, key, rules)`);
+    await client.end();
+  });
+
+  it.each(['8f2a5c3d1e4b6a70', '8f2a5c3d1e4b6a70-FRA'])('is found by its id: %s', async (id) => {
+    const answer = await admin.call(`/denials/${id}`, { token: TOKENS.read.token });
+    expect(await answer.json()).toEqual({
+      ...{ requestId: '8f2a5c3d1e4b6a70', at: '2030-01-31T11:03:27.123Z', status: 429, code: 'rate-limited' },
+      ...{ method: 'POST', route: 'default', region: 'eu' },
+      ...{ tenantId: 'globex', userId: null, apiKeyId: keyId, apiKeyName: 'globex server' },
+      rules: [RULE],
+    });
+  });
+
+  it.each(['8f2a5c3d1e4b6a71', 'unknown', '-'])(
+    'is not found if it is older than a day, or unknown: %s',
+    async (id) => {
+      const answer = await admin.call(`/denials/${id}`);
+      expect(answer.status).toBe(404);
+      expect(await answer.json()).toMatchObject({
+        code: 'not-found',
+        detail: expect.stringContaining('/events'),
+      });
+    },
+  );
+
+  it('is listed with those of the last day, newest first, and by caller, rule and time', async () => {
+    const idsOf = async (query: string) =>
+      (await pages<Denied>(`/denials?limit=1${query}`)).map(({ requestId }) => requestId);
+    expect(await idsOf('')).toEqual(['8f2a5c3d1e4b6a70', 'own-id-of-16-chr']);
+    for (const query of ['tenant=globex', 'apiKey=globex%20server', 'rule=login-ip', 'rule=r0'])
+      expect(await idsOf(`&${query}`), query).toEqual(['8f2a5c3d1e4b6a70']);
+    expect(await idsOf('&from=2030-01-31T11:02:00Z&to=2030-01-31T11:03:00Z')).toEqual(['own-id-of-16-chr']);
+  });
+});
+
 it.each([
   '/violators?since=1y',
   '/violators?groupBy=country',

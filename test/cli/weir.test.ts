@@ -199,6 +199,29 @@ test('weir top and tail show who was denied', async () => {
     .toContain(`"subject":"${ip}"`);
 });
 
+test('weir why says why a request was denied, and lists the sample', async () => {
+  await addRule({ name: 'why', resource: '/why' });
+  const ip = freshIp();
+  const ray = '8f2a5c3d1e4b6a70';
+  const send = async () => (await weir.call('/why', { ip, headers: { 'CF-Ray': `${ray}-FRA` } })).status;
+  await expect.poll(send).toBe(429);
+  await expect.poll(async () => (await run('why', `${ray}-FRA`)).code).toBe(0);
+  const { out } = await run('why', ray);
+  expect(out.split('\n')).toEqual([
+    expect.stringMatching(/^\S+Z: GET was answered 429 rate-limited$/),
+    'caller: no id; route default, region us',
+    expect.stringMatching(
+      new RegExp(
+        `^denied by why \\(.{36}\\) for /why, counted as ip ${ip}: 1 in \\d+ s, 0 left, cost 1, retry after \\d+ s$`,
+      ),
+    ),
+    '',
+  ]);
+  expect((await run('why', '--rule', 'why')).out).toMatch(new RegExp(`^${ray}  \\S+Z  no id +why$`, 'm'));
+  const unknown = await run('why', 'no-such-request');
+  expect(unknown).toMatchObject({ code: 1, error: expect.stringContaining('404 There is no such request') });
+});
+
 test('weir tail ends with 0 after the time that it was given', async () => {
   expect(await run('tail', '--rule', 'a', '--every', '2', '--for', '1', '--json')).toMatchObject({ code: 0 });
 });
@@ -253,7 +276,7 @@ describe('a mistake is one clear line', () => {
 
 test('--help lists every command', async () => {
   const { out, code } = await runCli(['--help']);
-  for (const name of ['rules', 'explain', 'top', 'tail', 'quota', 'smoke', 'backup', 'restore'])
+  for (const name of ['rules', 'explain', 'why', 'top', 'tail', 'quota', 'smoke', 'backup', 'restore'])
     expect(out).toMatch(new RegExp(`^  ${name}\\b`, 'm'));
   expect(code).toBe(0);
 });

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Decision, DegradedDecision } from '../../src/core/decision.ts';
-import { refusal, unknownRegion } from '../../src/gateway/refusals.ts';
+import { describeRefusal, refusal, unknownRegion } from '../../src/gateway/refusals.ts';
 import { parseKeyPlaces } from '../../src/http/credentials.ts';
+import { readClientRequest } from '../../src/http/guard.ts';
 import {
   createDecision,
   createResult,
@@ -94,16 +95,52 @@ const REFUSED: [string, Decision, number, string][] = [
 
 describe.each(REFUSED)('the answer to %s', (_, decision, status, code) => {
   it(`is ${status} ${code}`, async () => {
-    const answer = refusal(decision, 'POST');
+    const answer = refusal(decision, { method: 'POST' });
     expect(answer.status).toBe(status);
     expect(await bodyOf(answer)).toMatchObject({ status, code });
   });
 
   it('has the same headers and no body for HEAD', async () => {
-    const answer = refusal(decision, 'HEAD');
+    const answer = refusal(decision, { method: 'HEAD' });
     expect(answer.status).toBe(status);
     expect(await answer.text()).toBe('');
-    expect([...answer.headers]).toEqual([...refusal(decision, 'GET').headers]);
+    expect([...answer.headers]).toEqual([...refusal(decision, { method: 'GET' }).headers]);
+  });
+});
+
+describe('the id of a denied request', () => {
+  const refuse = (headers: Record<string, string>) => {
+    const raw = new Request('https://api.example.com/login?token=secret', { headers });
+    const decision = createDecision([createResult({ name: 'login' }, { retryAfterMs: 1_000 })]);
+    const described = describeRefusal(decision, readClientRequest(raw));
+    return { described, answer: refusal(decision, described) };
+  };
+
+  it.each(['8f2a5c3d1e4b6a70', '8f2a5c3d1e4b6a70-FRA'])('is the Ray ID of Cloudflare: %s', async (ray) => {
+    const { answer, described } = refuse({ 'CF-Ray': ray });
+    expect(described).toMatchObject({ requestId: '8f2a5c3d1e4b6a70', method: 'GET' });
+    expect(answer.headers.get('X-Weir-Request')).toBe('8f2a5c3d1e4b6a70');
+    expect(await bodyOf(answer)).toMatchObject({ 'request-id': '8f2a5c3d1e4b6a70', policy: 'login' });
+  });
+
+  it.each(['', 'x', '8f2a5c3d1e4b6a70-fra', '8F2A5C3D1E4B6A70', '8f2a5c3d1e4b6a70, x', '<img>'])(
+    'is one of ours without a Ray ID, or with something else in its place: %j',
+    async (ray) => {
+      const ids = [refuse({ 'CF-Ray': ray }), refuse({})].map(({ answer }) =>
+        answer.headers.get('X-Weir-Request'),
+      );
+      for (const id of ids) expect(id).toMatch(/^[\w-]{16}$/);
+      expect(new Set(ids).size).toBe(2);
+    },
+  );
+
+  it('is in the headers of an answer to HEAD', () => {
+    const { described } = refuse({});
+    const answer = refusal(createDecision([createResult({}, { retryAfterMs: 1 })]), {
+      ...described,
+      method: 'HEAD',
+    });
+    expect(answer.headers.get('X-Weir-Request')).toBe(described.requestId);
   });
 });
 
@@ -148,7 +185,7 @@ it.each([
   ['Authorization', 'ApiKey header="Authorization"'],
 ])('the challenge names the first place for keys: %s', (places, expected) => {
   const decision = { kind: 'unverified', allowed: false, credential: 'api-key', ...by } as const;
-  const { headers } = refusal(decision, 'GET', parseKeyPlaces(places));
+  const { headers } = refusal(decision, {}, parseKeyPlaces(places));
   expect(headers.get('WWW-Authenticate')).toBe(expected);
 });
 

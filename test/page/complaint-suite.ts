@@ -8,8 +8,15 @@ export function describeComplaint({ test }: Suite): void {
   describe('the complaint of a customer', () => {
     let keyId = '';
     let key = '';
-    const send = async () =>
-      (await test().weir.call('/acme/login', { ip: SERVER, headers: { 'X-API-Key': key } })).status;
+    /** Of the first denied request, as its answer has it. */
+    let requestId = '';
+    const send = async () => {
+      const answer = await test().weir.call('/acme/login?password=secret', {
+        ...{ ip: SERVER, method: 'POST', headers: { 'X-API-Key': key } },
+      });
+      requestId ||= answer.headers.get('X-Weir-Request') ?? '';
+      return answer.status;
+    };
 
     beforeAll(async () => {
       const { weir } = test();
@@ -48,6 +55,29 @@ export function describeComplaint({ test }: Suite): void {
       await page.waitForSelector('p:has-text("denied at this address: apiKey acme server")');
       await page.getByRole('link', { name: 'acme server' }).first().click();
       await page.waitForSelector('h1:has-text("API key acme server")');
+      expect(trouble).toEqual([]);
+    });
+
+    it('with the id of the request leads to the rule, the numbers and the caller, and to nothing secret', async () => {
+      const { page, go, trouble } = await test().open();
+      await go('#/denials');
+      await page.fill('[name=id]', requestId);
+      await page.click('main form button');
+      const way = page.locator('.way');
+      await expect.poll(() => way.innerText()).toContain('Answer 429 rate-limited');
+      const text = await way.innerText();
+      expect(text).toContain(requestId);
+      expect(text).toContain('POST, to the route default, near the region us');
+      expect(text).toContain(`key acme server ${keyId}, tenant acme`);
+      expect(text).toMatch(
+        /login-ip [0-9a-f-]{36} for \/acme\/login: 2 every hour, counted as ip 198\.51\.100\.10\./,
+      );
+      expect(text).toContain('0 were left, and the request took 1.');
+      expect(text).not.toContain('secret');
+      await go('#/denials?tenant=acme');
+      await page.waitForSelector(`td:has-text("${requestId}")`);
+      await go('#/denials/no-such-request-1');
+      await page.waitForSelector('.empty:has-text("The sample does not have this request")');
       expect(trouble).toEqual([]);
     });
 

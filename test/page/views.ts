@@ -34,6 +34,7 @@ export const viewsWith = ({ ruleId, caller, evil }: Seen): KnownView[] => [
     ready: '.badge:has-text("deny list")',
   },
   { name: 'violators', path: '#/violators', ready: `td:has-text("${caller}")` },
+  { name: 'denials', path: '#/denials', ready: 'td:has-text("logins")' },
   { name: 'explain', path: '#/explain', press: EXPLAIN, ready: '.way .verdict' },
   { name: 'history', path: '#/history', ready: '.changes li' },
   { name: 'health', path: '#/health', ready: 'td:has-text("redis:us")' },
@@ -64,6 +65,7 @@ export const EMPTY_VIEWS: readonly KnownView[] = [
     ready: '.empty:has-text("No rule limits this caller")',
   },
   { name: 'violators', path: '#/violators', ready: '.empty:has-text("Nobody was denied") a' },
+  { name: 'denials', path: '#/denials', ready: '.empty:has-text("No denied request")' },
   { name: 'explain', path: '#/explain', press: EXPLAIN, ready: '.way li:has-text("Rules none applies")' },
   { name: 'history', path: '#/history', ready: '.empty:has-text("Nothing has been changed yet")' },
   { name: 'health', path: '#/health', ready: '.empty:has-text("None since this isolate started")' },
@@ -88,6 +90,7 @@ export const viewsWithoutPostgres = ({ ruleId, caller }: Seen): KnownView[] => [
   { name: 'a caller', path: `#/callers/ip/${caller}`, ready: `.head:has-text("${GONE}")` },
   { name: 'a caller, limits', path: `#/callers/ip/${caller}`, ready: 'meter' },
   { name: 'violators', path: '#/violators', ready: `.notice:has-text("${GONE}")` },
+  { name: 'denials', path: '#/denials', ready: `.notice:has-text("${GONE}")` },
   { name: 'a user, usage', path: '#/callers/user/ada', ready: `figure .notice:has-text("${GONE}")` },
   {
     name: 'explain',

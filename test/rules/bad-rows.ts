@@ -157,6 +157,7 @@ export const CASES: Readonly<Record<string, Case>> = {
   settings_enforcement_is_known: { refused: [{ enforcement: 'off' }], taken: [] },
   history_pkey: pkey('history'),
   history_says_something: { refused: [{ after: null }], taken: [{ after: null, before: '{}' }] },
+  denied_requests_pkey: { refused: [{}], standing: {} },
   denials_once: { refused: [{}], taken: [{ api_key_id: 'k' }], standing: {} },
   events_at_scope_rule_id_subject_pk: { refused: [{}], standing: {} },
   usage_at_tenant_id_user_id_api_key_id_rule_id_pk: { refused: [{}], standing: {} },

@@ -25,7 +25,7 @@ const {
 } = useCron();
 
 describe('an hour in which nothing changes', () => {
-  it('costs a Redis command per region and a query a minute, seven more queries to delete, and no writes', async () => {
+  it('costs a Redis command per region and a query a minute, eight more queries to delete, and no writes', async () => {
     await addRule('a');
     await run(`insert into users (id) values ('ann')`);
     await publishNow();
@@ -34,7 +34,7 @@ describe('an hour in which nothing changes', () => {
       kvReads: 0,
       kvWrites: 0,
       redisCommands: [60, 60],
-      postgresQueries: 67,
+      postgresQueries: 68,
     });
     expect(await standing()).toEqual(known);
     expect(errors).toEqual([]);
@@ -44,14 +44,14 @@ describe('an hour in which nothing changes', () => {
     await addRule('a');
     await publishNow();
     const cost = await hourOfCron({ databaseCheckMinutes: 30 });
-    expect(cost).toEqual({ kvReads: 0, kvWrites: 0, redisCommands: [60, 60], postgresQueries: 9 });
+    expect(cost).toEqual({ kvReads: 0, kvWrites: 0, redisCommands: [60, 60], postgresQueries: 10 });
   });
 
   it('costs one query more each time Postgres is asked, if there is a webhook', async () => {
     await addRule('a');
     await publishNow();
-    expect((await hourOfCron({ hasWebhook: true })).postgresQueries).toBe(67 + 60);
-    expect((await hourOfCron({ hasWebhook: true, databaseCheckMinutes: 30 })).postgresQueries).toBe(9 + 2);
+    expect((await hourOfCron({ hasWebhook: true })).postgresQueries).toBe(68 + 60);
+    expect((await hourOfCron({ hasWebhook: true, databaseCheckMinutes: 30 })).postgresQueries).toBe(10 + 2);
     expect(errors).toEqual([]);
   });
 
@@ -82,7 +82,7 @@ describe('an hour in which nothing changes', () => {
       kvReads: 0,
       kvWrites: 3,
       redisCommands: [72, 72],
-      postgresQueries: 70,
+      postgresQueries: 71,
     });
     expect(await standing()).toEqual(known);
   });

@@ -20,6 +20,10 @@ export const LEAST: Readonly<Record<string, Row>> = {
   list_entries: { list: 'deny', kind: 'user', value: 'eve' },
   routes: { origin: 'https://api.example.com' },
   history: { change_id: 1, actor: 'ann', entity: 'rules', entity_id: 'x', after: '{}' },
+  denied_requests: {
+    ...{ request_id: 'x', at: '2030-01-01Z', status: 429, code: 'c', method: 'GET', route: 'r' },
+    ...{ region: 'us', tenant_id: '', user_id: '', api_key_id: '', rules: '[]' },
+  },
   denials: {
     ...{ at: '2030-01-01Z', rule_id: 'r', rule_name: 'r', scope: 'ip', subject: 's' },
     ...{ tenant_id: '', user_id: '', api_key_id: '', count: 1 },

@@ -24,7 +24,7 @@ afterEach(() => void vi.useRealTimers());
 async function flushed(requestsASecond: number): Promise<{ batches: MetricsBatch[]; requests: number }> {
   vi.useFakeTimers({ now: START_MS });
   const now = () => Date.now();
-  const collected = createTelemetrySums();
+  const collected = createTelemetrySums(Math.random);
   const later: Promise<unknown>[] = [];
   const batches: MetricsBatch[] = [];
   const store: MetricsStore = {

@@ -23,7 +23,7 @@ export interface Situation {
 }
 
 export function openTelemetry({ isHashed = false, regions = ['us'] }: Situation = {}) {
-  const state = { nowMs: START_MS, breakers: {} as Record<string, string>, isQueueDown: false };
+  const state = { nowMs: START_MS, breakers: {} as Record<string, string>, isQueueDown: false, random: 0.5 };
   const isDown = new Set<string>();
   const batches: (MetricsBatch & { readonly region: string })[] = [];
   const records: RecordBatch[] = [];
@@ -32,7 +32,7 @@ export function openTelemetry({ isHashed = false, regions = ['us'] }: Situation 
   const samples: DenialSample[] = [];
   const errors: unknown[] = [];
   const later: Promise<unknown>[] = [];
-  const collected = createTelemetrySums();
+  const collected = createTelemetrySums(() => state.random);
   const { sums } = collected;
   const storeOf = (region: string): MetricsStore => ({
     async flush(batch) {

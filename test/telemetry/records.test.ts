@@ -1,10 +1,16 @@
 // Denials and usage in an isolate: how it sums them up, how much memory and how many messages a flood takes, and that
 // no count is lost.
 import { describe, expect, it } from 'vitest';
-import { MAX_NAMED } from '../../src/core/telemetry/records.ts';
+import {
+  createDeniedRequests,
+  type DeniedRequest,
+  MAX_FIRST_REQUESTS,
+  MAX_NAMED,
+  MAX_OTHER_REQUESTS,
+} from '../../src/core/telemetry/records.ts';
 import { countDenials, type RecordBatch } from '../../src/telemetry/flush.ts';
 import { rounds } from '../rounds.ts';
-import { decisionOf, openTelemetry } from './harness.ts';
+import { decisionOf, openTelemetry, START_MS } from './harness.ts';
 
 const MINUTE_MS = 60_000;
 const denied = decisionOf({ allowed: false, remaining: 0 });
@@ -171,6 +177,113 @@ describe('denials', () => {
       expect([rule, route]).toEqual(['search', 'default']);
       expect(subject).toMatch(/^h:[\w-]{22}$/);
     }
+  });
+});
+
+describe('the sample of denied requests', () => {
+  let lastId = 0;
+  const refused = (method = 'GET', status = 429, code = 'rate-limited') => {
+    lastId += 1;
+    return { requestId: `id-${lastId}`, method, problem: { status, code } };
+  };
+  const sampled = (records: readonly RecordBatch[]) => records.flatMap(({ requests = [] }) => requests);
+
+  it('has the numbers of each rule that denied one, and who called', async () => {
+    const { decide, flush, records, samples } = openTelemetry();
+    const decision = decisionOf({
+      allowed: false,
+      remaining: 2,
+      rule: { cost: 5, resources: ['/login', '/in'] },
+    });
+    const caller = { ...callerAt('10.0.0.1'), tenantId: 'acme', apiKeyId: 'key' };
+    const one = refused('POST');
+    decide({ decision, caller, refused: one });
+    await flush();
+    expect(sampled(records)).toEqual([
+      {
+        ...{ requestId: one.requestId, atMs: START_MS, status: 429, code: 'rate-limited' },
+        ...{ method: 'POST', route: 'default', region: 'us' },
+        ...{ tenantId: 'acme', userId: '', apiKeyId: 'key' },
+        rules: [
+          {
+            ...{ id: 'r', name: 'search', resource: '/login, /in', scope: 'ip', subject: '10.0.0.1' },
+            ...{ limit: 10, windowSeconds: 60, cost: 5, remaining: 2, retryAfterMs: 0 },
+          },
+        ],
+      },
+    ]);
+    expect(samples).toMatchObject([{ rule: 'search', request: one.requestId }]);
+    expect(records.flatMap(({ denials }) => denials)[0]).not.toHaveProperty('requestId');
+  });
+
+  it('has requests that no rule denied, with the code of their answer', async () => {
+    const { decide, flush, records } = openTelemetry();
+    const decision = {
+      kind: 'listed',
+      allowed: false,
+      list: 'deny',
+      rulesVersion: 'v1',
+      isStale: false,
+    } as const;
+    decide({ decision, refused: refused('GET', 403, 'denied') });
+    await flush();
+    expect(sampled(records)).toMatchObject([{ status: 403, code: 'denied', rules: [] }]);
+  });
+
+  it('has the first ones of each subject, and a bounded part of a flood', async () => {
+    const { decide, flush, records } = openTelemetry();
+    const of = (ip: string) => decide({ decision: denied, caller: callerAt(ip), refused: refused() });
+    for (let i = 0; i < 500; i += 1) of('10.6.6.6');
+    of('10.0.0.1');
+    await flush();
+    const subjects = sampled(records).map(({ rules }) => rules[0]?.subject);
+    expect(subjects).toHaveLength(2 + MAX_OTHER_REQUESTS + 1);
+    expect(subjects.filter((subject) => subject === '10.0.0.1')).toHaveLength(1);
+    for (let i = 0; i < 500; i += 1) of(`10.1.1.${i}`);
+    await flush();
+    expect(sampled(records.slice(1))).toHaveLength(MAX_FIRST_REQUESTS + MAX_OTHER_REQUESTS);
+  });
+
+  it('is fair to the later requests of a flood: each is kept with the same probability', () => {
+    const draws = [0.999, 0.5, 0.1, 0];
+    const requests = createDeniedRequests(() => draws.shift() ?? 1);
+    const add = (requestId: string) =>
+      requests.add(Number.POSITIVE_INFINITY, () => ({ requestId }) as DeniedRequest);
+    for (let i = 1; i <= MAX_OTHER_REQUESTS + 4; i += 1) add(`${i}`);
+    // Places 8 of 9, 5 of 10, 1 of 11 and 0 of 12.
+    expect(requests.take().map(({ requestId }) => requestId)).toEqual([
+      '12',
+      '11',
+      '3',
+      '4',
+      '5',
+      '10',
+      '7',
+      '8',
+    ]);
+    expect(requests.size).toBe(0);
+  });
+
+  it('takes bounded memory while it cannot be flushed', async () => {
+    const { state, decide, flush, records } = openTelemetry();
+    state.isQueueDown = true;
+    for (let i = 0; i < 300; i += 1) {
+      decide({ decision: denied, caller: callerAt(`10.0.0.${i}`), refused: refused() });
+      if (i % 100 === 0) await flush();
+    }
+    state.isQueueDown = false;
+    await flush();
+    expect(sampled(records).length).toBeLessThanOrEqual(1 + MAX_FIRST_REQUESTS + MAX_OTHER_REQUESTS);
+  });
+
+  it('hashes addresses and users with SUBJECTS=hash', async () => {
+    const { decide, flush, records } = openTelemetry({ isHashed: true });
+    const caller = { ...callerAt('203.0.113.7'), userId: 'ann', tenantId: 'acme' };
+    decide({ decision: denied, caller, refused: refused() });
+    await flush();
+    expect(JSON.stringify(sampled(records))).not.toMatch(/203\.0\.113\.7|"ann"/);
+    const hash = expect.stringMatching(/^h:/);
+    expect(sampled(records)).toMatchObject([{ userId: hash, tenantId: 'acme', rules: [{ subject: hash }] }]);
   });
 });
 

@@ -21,7 +21,11 @@ afterAll(async () => {
   await sql.end();
   await db[Symbol.asyncDispose]();
 });
-beforeEach(() => sql.query('delete from denials; delete from usage; delete from record_batches'));
+beforeEach(() =>
+  sql.query(
+    'delete from denials; delete from denied_requests; delete from usage; delete from record_batches',
+  ),
+);
 
 const NOBODY = { tenantId: '', userId: '', apiKeyId: '' };
 const denialOf = (subject: string, count: number) =>
@@ -85,6 +89,18 @@ describe('a batch', () => {
     await write(batchOf('one', { denials: [former as RecordBatch['denials'][number]] }));
     const { rows } = await sql.query('select subject, tenant_id, user_id, api_key_id from denials');
     expect(rows.map((row) => Object.values(row))).toEqual([['10.0.0.1', '', '', '']]);
+  });
+
+  it('writes its denied requests once', async () => {
+    const request = {
+      ...{ requestId: '8f2a5c3d1e4b6a70', atMs: MINUTE_MS + 1_234, status: 429, code: 'rate-limited' },
+      ...{ method: 'GET', route: 'default', region: 'us', ...NOBODY, rules: [] },
+    };
+    await write(batchOf('one', { requests: [request] }));
+    await write(batchOf('two', { requests: [{ ...request, method: 'PUT' }] }));
+    const { rows } = await sql.query('select request_id, at, method, rules from denied_requests');
+    const at = new Date(MINUTE_MS + 1_234);
+    expect(rows).toEqual([{ request_id: '8f2a5c3d1e4b6a70', at, method: 'GET', rules: [] }]);
   });
 
   it('that is delivered again is not added again, even if both come at the same time', async () => {
@@ -211,10 +227,14 @@ describe('old records', () => {
     await sql.query(
       `insert into isolate_reports values ('old', '2030-01-30T11:59Z', '{}'), ('new', '2030-01-30T12:01Z', '{}')`,
     );
+    await sql.query(`
+      insert into denied_requests
+      select id, at, 429, 'rate-limited', 'GET', 'default', 'us', '', '', '', '[]'
+      from (values ('old', timestamptz '2030-01-30T11:59Z'), ('new', '2030-01-30T12:01Z')) as two (id, at)`);
     const nowMs = Date.UTC(2030, 0, 31, 12);
     const deleted = await deleteOld(db.database, { eventsDays: 30, usageDays: 365, nowMs });
     expect(deleted).toEqual({
-      ...{ denials: 6_000, events: 1, usage: 1, alerts: 1, record_batches: 1 },
+      ...{ denials: 6_000, events: 1, denied_requests: 1, usage: 1, alerts: 1, record_batches: 1 },
       ...{ metric_sums: 1, isolate_reports: 1 },
     });
     expect((await totals()).rows).toBe(6);

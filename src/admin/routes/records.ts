@@ -4,12 +4,14 @@ import { eq, inArray } from 'drizzle-orm';
 import * as z from 'zod';
 import { moment } from '../../authoring/bodies.ts';
 import { SCOPES } from '../../core/matching/rule.ts';
+import { ProblemError } from '../../http/internal-requests.ts';
 import type { Database } from '../../rules/tables/repository.ts';
 import { apiKeys, rules } from '../../rules/tables/tables.ts';
 import {
   EVENT_POSITION,
   type Named,
   readDenialSeries,
+  readDeniedRequests,
   readEvents,
   readUsage,
   readViolators,
@@ -17,6 +19,7 @@ import {
   USAGE_KINDS,
   VIOLATOR_KINDS,
 } from '../../telemetry/queries.ts';
+import { SAMPLE_DAYS } from '../../telemetry/store.ts';
 import type { AdminApp, AdminServices } from '../app.ts';
 import { isUuid } from '../collection/declaration.ts';
 import { addOperation, json } from '../operation.ts';
@@ -107,6 +110,34 @@ const event = z
     count: z.int(),
   })
   .meta({ id: 'DenialEvent' });
+const deniedRequest = z
+  .strictObject({
+    requestId: z.string().describe('As in the answer: the header X-Weir-Request.'),
+    at: z.iso.datetime(),
+    status: z.int(),
+    code: z.string().describe('The code of the answer, such as rate-limited.'),
+    method: z.string(),
+    route: z.string(),
+    region: z.string().describe('The nearest region.'),
+    ...callerIds,
+    apiKeyName: keyName,
+    rules: z
+      .array(
+        z.strictObject({
+          id: z.string(),
+          name: z.string().describe('The name of the rule at that time.'),
+          resource: z.string().describe('Of the rule. Weir keeps neither the path nor the query.'),
+          ...subject.shape,
+          limit: z.int(),
+          windowSeconds: z.number(),
+          cost: z.int(),
+          remaining: z.int(),
+          retryAfterMs: z.number().nullable().describe('Null if no wait would have helped.'),
+        }),
+      )
+      .describe('The rules that denied the request. Empty if none did: `code` says what did.'),
+  })
+  .meta({ id: 'DeniedRequest' });
 const used = z
   .strictObject({
     name: z
@@ -213,6 +244,18 @@ async function readNames(database: Database, table: NamedTable, ids: readonly (s
   return new Map(rows.flatMap((row) => (row.name === '' ? [] : [[row.id, row.name]])));
 }
 
+/** A Ray ID of Cloudflare may come with the data centre, as in the header CF-Ray. */
+const RAY_ID = /^[0-9a-f]{16}(?=-[A-Z]{3}$)/;
+
+const NOT_SAMPLED = new ProblemError({
+  status: 404,
+  code: 'not-found',
+  title: 'There is no such request',
+  detail:
+    'Weir keeps a sample of the denied requests for a day. It can take a minute until a new one is here. ' +
+    '/events counts all denials, by minute and caller.',
+});
+
 export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
   const { database, now, storedSubject = async (_, subject) => subject } = services;
   const group = 'records';
@@ -308,10 +351,7 @@ export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
         ...[at, scope, ruleId, id],
         ...[tenantId, userId, apiKeyId].map((one) => one ?? ''),
       ]);
-      const keys = page.items.map(({ apiKeyId }) => apiKeyId);
-      const names = await readNames(database, apiKeys, keys);
-      const items = page.items.map((one) => ({ ...one, apiKeyName: names.get(one.apiKeyId ?? '') ?? null }));
-      return answer({ ...page, items }, format, [
+      return answer({ ...page, items: await withKeyNames(page.items) }, format, [
         ...(['at', 'scope', 'ruleId', 'ruleName', 'subject'] as const),
         ...(['tenantId', 'userId', 'apiKeyId', 'apiKeyName', 'count'] as const),
       ]);
@@ -339,6 +379,78 @@ export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
       const to = new Date(now());
       const items = await readDenialSeries(database, { ...(await recordedDenials(which)), from, to, step });
       return { from: from.toISOString(), to: to.toISOString(), items };
+    },
+  );
+
+  /** Older ones may wait to be deleted. */
+  const oldestSample = () => now() - SAMPLE_DAYS * UNIT_MS.d;
+
+  const withKeyNames = async <One extends { readonly apiKeyId: string | null }>(found: readonly One[]) => {
+    const names = await readNames(
+      database,
+      apiKeys,
+      found.map(({ apiKeyId }) => apiKeyId),
+    );
+    return found.map((one) => ({ ...one, apiKeyName: names.get(one.apiKeyId ?? '') ?? null }));
+  };
+
+  addOperation(
+    app,
+    {
+      id: 'listDeniedRequests',
+      call: 'GET /denials',
+      group,
+      summary: 'A sample of denied requests in full, of the last day, newest first',
+      description: 'Of a flood, the sample has a small part. `/events` counts all denials.',
+      query: z.strictObject({
+        from: moment.optional().describe('The default, and the earliest, is a day ago.'),
+        to: moment.optional().describe('The default is now.'),
+        rule: ofRule,
+        ...ofCaller,
+        ...pageQuery(1_000),
+      }),
+      says: 'A page',
+      answer: pageOf('DeniedRequestPage', deniedRequest),
+    },
+    async ({ query: { from, to, limit, cursor, ...which } }) => {
+      const [at, requestId = ''] = cursor === undefined ? [] : parseCursor(cursor, 2);
+      const found = await readDeniedRequests(database, {
+        ...(await recorded(which)),
+        from: new Date(Math.max(from?.getTime() ?? 0, oldestSample())),
+        to: to ?? new Date(now() + UNIT_MS.m),
+        after: cursor === undefined ? undefined : [momentIn(at).toISOString(), requestId],
+        limit: limit + 1,
+      });
+      const page = toPage(found, limit, (last) => [last.at, last.requestId]);
+      return { ...page, items: await withKeyNames(page.items) };
+    },
+  );
+
+  addOperation(
+    app,
+    {
+      id: 'readDeniedRequest',
+      call: 'GET /denials/{id}',
+      group,
+      summary: 'Why a request was denied',
+      description: 'Finds a request of the last day by its id, if the sample has it.',
+      params: z.strictObject({
+        id: z
+          .string()
+          .max(64)
+          .transform((id) => RAY_ID.exec(id)?.[0] ?? id)
+          .describe('X-Weir-Request of the answer, or its CF-Ray with or without the data centre.'),
+      }),
+      says: 'The request',
+      answer: deniedRequest,
+      problems: [404],
+    },
+    async ({ params: { id } }) => {
+      const period = { from: new Date(oldestSample()), to: new Date(now() + UNIT_MS.m) };
+      const found = await readDeniedRequests(database, { ...period, id, limit: 1 });
+      const [request] = await withKeyNames(found);
+      if (!request) throw NOT_SAMPLED;
+      return request;
     },
   );
 

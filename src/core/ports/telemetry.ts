@@ -17,6 +17,15 @@ export interface DecidedRequest {
   readonly caller: Caller | undefined;
   /** By `clockMs`. */
   readonly startedAtMs: number;
+  /** What the client was told instead of an answer of the origin. */
+  readonly refused?: Refused | undefined;
+}
+
+export interface Refused {
+  /** Names the request in the answer, in the log, and in the sample of denied requests. */
+  readonly requestId: string;
+  readonly method: string;
+  readonly problem: { readonly status: number; readonly code: string };
 }
 
 /** A call of checks without a request. */
@@ -40,7 +49,7 @@ export interface CorrectedUsage extends CallerIds {
   }[];
 }
 
-export interface AnsweredRequest extends Omit<DecidedRequest, 'region' | 'incident'> {
+export interface AnsweredRequest extends Omit<DecidedRequest, 'region' | 'incident' | 'refused'> {
   readonly status: number;
   /** The real cost that the origin reports; undefined if it reports none. */
   readonly cost?: number | undefined;

@@ -4,8 +4,10 @@ import {
   type Crossings,
   createCrossings,
   createDenialSums,
+  createDeniedRequests,
   createUsageSums,
   type DenialSums,
+  type DeniedRequests,
   type UsageSums,
 } from './records.ts';
 
@@ -180,9 +182,11 @@ export interface TelemetrySums {
   readonly denials: DenialSums;
   readonly usage: UsageSums;
   readonly crossings: Crossings;
+  readonly requests: DeniedRequests;
 }
 
-export const createTelemetrySums = (): TelemetrySums => ({
+export const createTelemetrySums = (random: () => number): TelemetrySums => ({
+  requests: createDeniedRequests(random),
   sums: createMetricSums(),
   denials: createDenialSums(),
   usage: createUsageSums(),

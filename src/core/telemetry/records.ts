@@ -19,8 +19,9 @@ interface Subject {
 interface DenyingRule {
   readonly ruleId: string;
   readonly ruleName: string;
-  /** The route of the first of these requests. Only the sample in the log names it. */
+  /** Route and id of the first of these requests. Only the sample in the log names them. */
   readonly route: string;
+  readonly requestId?: string | undefined;
 }
 
 /** Who was denied: as whom the rule counted the caller, and who that is. */
@@ -166,7 +167,7 @@ export const createDenialSums = () =>
     isSame: (a, b) => a.scope === b.scope && a.subject === b.subject && areSameIds(a, b),
     unnamed: ({ scope, ...ids }) => ({ scope, subject: OTHER, ...otherIds(ids) }),
     coarse: withoutIds,
-    otherRule: ({ route }: DenyingRule) => ({ ruleId: OTHER, ruleName: OTHER, route }),
+    otherRule: ({ route, requestId }: DenyingRule) => ({ ruleId: OTHER, ruleName: OTHER, route, requestId }),
     zero: { count: 0 },
   });
 
@@ -212,6 +213,76 @@ function withoutIds(who: DeniedCaller): DeniedCaller {
   const own = ID_OF_SCOPE[scope];
   const known = { scope, subject, ...otherIds(who), ...(own && { [own]: who[own] }) };
   return areSameIds(known, who) ? who : known;
+}
+
+// A sample of denied requests in full, so that a complaint with the id of a request has an answer. The isolate keeps the
+// first requests that a rule denies to a subject, and of all others a fair sample.
+
+/** What a rule knew when it denied a request. */
+export interface DenyingCheck extends Subject {
+  readonly id: string;
+  readonly name: string;
+  /** The resource of the rule, never the path: paths and queries can hold names and secrets. */
+  readonly resource: string;
+  readonly limit: number;
+  readonly windowSeconds: number;
+  readonly cost: number;
+  readonly remaining: number;
+  /** Null: no wait will ever help. */
+  readonly retryAfterMs: number | null;
+}
+
+export interface DeniedRequest extends CallerIds {
+  readonly requestId: string;
+  readonly atMs: number;
+  /** Status and code of the answer. */
+  readonly status: number;
+  readonly code: string;
+  readonly method: string;
+  readonly route: string;
+  /** The nearest region. */
+  readonly region: string;
+  /** Empty if no rule has denied the request: its caller is on a list, say. */
+  readonly rules: readonly DenyingCheck[];
+}
+
+/** Requests between two flushes. Together they are a small part of what denials and usage take at most. */
+export const MAX_FIRST_REQUESTS = 24;
+export const MAX_OTHER_REQUESTS = 8;
+/** The requests of a rule and a subject that count as the first ones. */
+const FIRST = 2;
+
+export type DeniedRequests = ReturnType<typeof createDeniedRequests>;
+
+/** `random` gives numbers from 0 to 1. */
+export function createDeniedRequests(random: () => number) {
+  let first: DeniedRequest[] = [];
+  let others: DeniedRequest[] = [];
+  let otherCount = 0;
+  return {
+    get size() {
+      return first.length + others.length;
+    },
+    /** `nth` counts the requests that were denied in the same way. Makes only what is kept. */
+    add(nth: number, make: () => DeniedRequest): void {
+      if (nth <= FIRST && first.length < MAX_FIRST_REQUESTS) {
+        first.push(make());
+        return;
+      }
+      otherCount += 1;
+      // Each of them is kept with the same probability, however many come.
+      const place = others.length < MAX_OTHER_REQUESTS ? others.length : Math.floor(random() * otherCount);
+      if (place < MAX_OTHER_REQUESTS) others[place] = make();
+    },
+    /** Removes and returns all requests. */
+    take(): DeniedRequest[] {
+      const taken = [...first, ...others];
+      first = [];
+      others = [];
+      otherCount = 0;
+      return taken;
+    },
+  };
 }
 
 // Subjects that have reached a threshold of a rule with `alertAt`. An isolate notes each threshold of a subject once in
