@@ -7,7 +7,7 @@ import { measureModules } from './module-sizes.ts';
 
 /** A larger gateway makes every cold start slower. */
 const GATEWAY_KIB = 103;
-const ALL_KIB = 378;
+const ALL_KIB = 390;
 
 function hold(what: string, kib: number, budgetKib: number): void {
   console.log(`${what}: ${kib.toFixed(1)} KiB gzip, budget ${budgetKib} KiB`);

@@ -1,5 +1,5 @@
 // Builds `lib`, which `npm pack` packs: a JavaScript file for each entry of the package, the modules that the entries
-// share or load when needed, and the types of the entries. Imports of other packages stay imports.
+// share or load when needed, and the types of the entries. Imports of packages that it depends on stay imports.
 import { execFile } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -41,8 +41,7 @@ async function bundle(entries: Readonly<Record<string, string>>, options: BuildO
     outdir: LIB,
     bundle: true,
     splitting: true,
-    packages: 'external',
-    external: ['cloudflare:*', 'node:*'],
+    external: ['cloudflare:*', 'node:*', ...(await dependencies())],
     format: 'esm',
     target: 'es2024',
     chunkNames: 'modules/[name]-[hash]',
@@ -51,6 +50,17 @@ async function bundle(entries: Readonly<Record<string, string>>, options: BuildO
   });
   await mkdir(join(LIB, 'modules'), { recursive: true });
   await Promise.all(outputFiles.map(({ path, text }) => writeFile(path, text.replace(COMMENT, ''))));
+}
+
+/** Other packages, which only the command line needs, become a part of it. */
+async function dependencies(): Promise<string[]> {
+  const { dependencies, peerDependencies } = JSON.parse(
+    await readFile(join(ROOT, 'package.json'), 'utf8'),
+  ) as {
+    readonly dependencies: object;
+    readonly peerDependencies: object;
+  };
+  return Object.keys({ ...dependencies, ...peerDependencies }).flatMap((name) => [name, `${name}/*`]);
 }
 
 /** The functions of `local/node-20.ts` take the place of what Node 20 does not have. */

@@ -116,9 +116,9 @@ async function bodyOf(answer: Response): Promise<string> {
 
 const bugs = ({ lines }: Told) => lines.filter((line) => line.includes('"event":"internal-error"'));
 
-/** Passing the request on is what these do. If they fail, nobody else can do it. */
+/** Passing the request on is what these do, and what that needs to know. If they fail, nobody else can do it. */
 const PASSES_ON =
-  /^services\.origins\.forward$|^proxy\/origins\.ts (proxy|parseOrigin|create\w+)$|^wiring\/isolate\.ts createOrigins$/;
+  /^services\.origins\.forward$|^proxy\/origins\.ts (proxy|parseOrigin|create\w+)$|^wiring\/isolate\.ts (createOrigins|joinedHeadersOf|weirIdOf)$|^wiring\/deployment\.ts parseKeyPlaces$/;
 /** The sum of all that is tested here, and the guard itself. */
 const WHOLE =
   / (handleGateway|passUncounted|passAndFollowUp|clock|forward|readAnswer|passPlainly|attempt|attemptLater|reportBug|runAfterResponse)$/;
