@@ -2,6 +2,7 @@
 // share or load when needed, and the types of the entries. Imports of packages that it depends on stay imports.
 import { execFile } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { builtinModules } from 'node:module';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -41,7 +42,7 @@ async function bundle(entries: Readonly<Record<string, string>>, options: BuildO
     outdir: LIB,
     bundle: true,
     splitting: true,
-    external: ['cloudflare:*', 'node:*', ...(await dependencies())],
+    external: ['cloudflare:*', 'node:*', ...builtinModules, ...(await dependencies())],
     format: 'esm',
     target: 'es2024',
     chunkNames: 'modules/[name]-[hash]',

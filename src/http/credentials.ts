@@ -168,25 +168,29 @@ function parseSourceHeader(text: string): SourceHeader | undefined {
 export const sourceHeadersOf = (places: KeyPlaces): readonly SourceHeader[] =>
   [...new Set([...places.map(({ header }) => header), AUTHORIZATION])].map((header) => ({ header }));
 
-/** Undefined if the request shows none of them. */
+/** Longer than any key or token. The others still count: a long header must not hide who calls. */
+const MAX_SENT_LENGTH = 8_192;
+
+/** Undefined if the request shows none of them; empty if all are too long. */
 export function sentToSource(headers: Headers, wanted: readonly SourceHeader[]): SentCredentials | undefined {
-  const sent: [string, string][] = [];
-  let length = 0;
-  for (const { header, cookie } of wanted) {
-    const whole = headers.get(header)?.trim();
-    const value = whole && cookie !== undefined ? cookiesIn(whole, cookie) : whole;
-    if (value === undefined || value === '') continue;
-    length += value.length;
-    sent.push([header, value]);
-  }
-  return sent.length === 0 ? undefined : length > MAX_LENGTH ? [] : sent;
+  const shown = wanted.flatMap(({ header, cookie }): [string, string][] => {
+    const whole = headers.get(header)?.trim() ?? '';
+    const value = cookie === undefined ? whole : cookiesIn(whole, cookie);
+    return value === '' ? [] : [[header, value]];
+  });
+  return shown.length === 0 ? undefined : shown.filter(([, { length }]) => length <= MAX_SENT_LENGTH);
 }
 
+/** Several headers of cookies arrive as one value with commas. */
+const BETWEEN_COOKIES = /;|,(?=[ \t]*[^=;,\s]+=)/;
+
 /** All of this name, in their order: the source reads them as the origin does. */
-function cookiesIn(header: string, name: string): string | undefined {
-  const pairs = header.split(';').map((pair) => pair.trim());
-  return pairs.filter((pair) => pair.split('=', 1)[0]?.trim() === name).join('; ') || undefined;
-}
+const cookiesIn = (header: string, name: string): string =>
+  header
+    .split(BETWEEN_COOKIES)
+    .map((pair) => pair.trim())
+    .filter((pair) => pair.split('=', 1)[0]?.trim() === name)
+    .join('; ');
 
 /** What a client is told that shows no valid key: the first place. */
 export function challengeFor([{ name, scheme }]: KeyPlaces): string {

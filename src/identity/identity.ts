@@ -154,8 +154,8 @@ async function lookUpShown(
   const askToken = async () => {
     if (named) results.token = { kind: 'found', record: named };
     else if (token !== undefined) results.token = await tokens?.verify(token, afterResponse);
-    if (results.token?.kind !== 'found' || named?.needsRow === false || !needsRow(results.token.record))
-      return;
+    if (results.token?.kind !== 'found' || named?.needsRow === false) return;
+    if (!needsRow(results.token.record)) return;
     results.user = UNAVAILABLE;
     results.user = await callers.ofUser(results.token.record.userId, how);
   };

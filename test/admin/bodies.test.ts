@@ -28,8 +28,8 @@ describe.each(MISSING)('%s', (_, how) => {
         .filter(([, operation]) => (operation as Described).requestBody?.required)
         .map(([method]) => ({ method: method.toUpperCase(), path: path.replace('/_weir/admin', '') })),
     );
-    // Three operations of each of seven collections, and import, settings, explain and reset.
-    expect(needed).toHaveLength(26);
+    // Three operations of each of seven collections, and two imports, settings, explain, reset and revocation.
+    expect(needed).toHaveLength(27);
     for (const { method, path } of needed) {
       const id = path.startsWith('/rules') ? '00000000-0000-4000-8000-000000000000' : 'nobody';
       const answer = await admin.call(path.replace('{id}', id), { method, ...how });

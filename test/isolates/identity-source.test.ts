@@ -1,6 +1,6 @@
 // The operator's own authentication decides who calls, in real isolates: while it fails, is slow, lies or floods, no
 // request is lost, and nobody passes more often than as the caller that Weir knows, or as an address.
-import { createServer, type ServerResponse } from 'node:http';
+import { createServer, request as httpRequest, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { freshIp, type IsolateName, type Weir } from '../../local/weir.ts';
@@ -53,7 +53,8 @@ const FAULTS: Readonly<Record<string, Mode>> = {
 };
 
 const server = createServer((request, answer) => {
-  const user = /^Bearer (known-.+)$/.exec(request.headers.authorization ?? '')?.[1];
+  const { authorization, cookie } = request.headers;
+  const user = /^(?:Bearer |session=)(known-[\w-]+)$/.exec(authorization ?? cookie ?? '')?.[1];
   asked.push({ method: request.method, url: request.url, headers: request.headers });
   answer.on('error', () => {});
   if (request.method !== 'POST') return void answer.writeHead(405).end();
@@ -185,6 +186,23 @@ describe('the source', () => {
     expect(asked.map(({ headers }) => headers['cookie'])).toEqual(['session=s1']);
   });
 
+  it('names the caller also in the second of two headers of cookies, and behind a header that is too long', async () => {
+    const user = newUser();
+    const named = (sent: readonly string[]) =>
+      new Promise<string | undefined>((resolve, reject) => {
+        const { host, origin } = new URL(weir.isolates.urls['one'] ?? '');
+        const headers = ['Host', host, 'CF-Connecting-IP', freshIp(), ...sent];
+        const request = httpRequest(`${origin}/free`, { headers }, async (response) => {
+          const { headers: got } = JSON.parse(Buffer.concat(await response.toArray()).toString());
+          resolve(new Map<string, string>(got).get('X-Weir-User'));
+        });
+        request.on('error', reject).end();
+      });
+    expect(await named(['Cookie', 'theme=dark', 'Cookie', `session=${user}`])).toBe(user);
+    expect(await named(['Authorization', `Bearer ${user}`, 'X-API-Key', 'x'.repeat(8_193)])).toBe(user);
+    expect(await named(['Authorization', `Bearer ${user}${'x'.repeat(8_193)}`])).toBeUndefined();
+  });
+
   it('leaves out of KV whatever could be a credential', async () => {
     const kv = await weir.isolates.kv();
     const { keys } = await kv.list({ prefix: 'identity:' });
@@ -285,4 +303,14 @@ describe('an answer that is fresh ends', () => {
       { timeout: 30_000 },
     );
   });
+});
+
+it('another Worker is asked through its binding; whom it does not know gets 401 with UNVERIFIED=reject', async () => {
+  // The demo Worker answers with an object that names nobody.
+  const variables = { IDENTITY: 'service:DEMO', UNVERIFIED: 'reject' };
+  await using other = await startWeir(variables, { isolates: ['one'] });
+  await other.admin('/publish', { method: 'POST' });
+  const statusWith = async (headers: Record<string, string>) => (await other.call('/x', { headers })).status;
+  await expect.poll(() => statusWith({ Authorization: 'Bearer x' }), { timeout: 30_000 }).toBe(401);
+  expect(await statusWith({})).toBe(200);
 });
