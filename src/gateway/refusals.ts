@@ -7,9 +7,9 @@ import {
   type OverAllowanceDecision,
   resultsOf,
 } from '../core/decision.ts';
-import { randomId } from '../core/digest.ts';
+import { toHex } from '../core/digest.ts';
 import type { Credential, RuleCheck } from '../core/matching/plan.ts';
-import type { Refused } from '../core/ports/telemetry.ts';
+import type { RefusedRequest } from '../core/ports/telemetry.ts';
 import { challengeFor, DEFAULT_KEY_PLACES, type KeyPlaces } from '../http/credentials.ts';
 import type { ClientRequest } from '../http/guard.ts';
 import { type Problem, problem } from '../http/problem.ts';
@@ -20,7 +20,7 @@ const TYPES = 'https://iana.org/assignments/http-problem-types';
 export const REDUCED_RETRY_SECONDS = 5;
 
 /** What is told of a denied request: to the client, and to telemetry. */
-export interface Refusal extends Refused {
+export interface Refusal extends RefusedRequest {
   readonly problem: Problem;
 }
 
@@ -32,8 +32,9 @@ export function describeRefusal(decision: Decision, { method, headers }: ClientR
 /** Cloudflare sets the header itself; nobody else's text gets into answers and records. */
 const RAY_ID = /^[0-9a-f]{16}(?=-[A-Z]{3}$|$)/;
 
-/** Cloudflare's id of the request, without the data centre, or else one of ours. */
-const requestIdOf = (headers: Headers): string => RAY_ID.exec(headers.get('CF-Ray') ?? '')?.[0] ?? randomId();
+/** Cloudflare's id of the request, without the data centre, or else one of ours in the same form. */
+const requestIdOf = (headers: Headers): string =>
+  RAY_ID.exec(headers.get('CF-Ray') ?? '')?.[0] ?? toHex(crypto.getRandomValues(new Uint8Array(8)));
 
 /** The answer to a denied request; for HEAD, without a body. */
 export function refusal(

@@ -45,7 +45,7 @@ function ifScope(scope: Scope): SQL {
 }
 
 /** A rule or a key by its id or its name, which can belong to several. */
-export interface Named {
+export interface NameOrId {
   readonly name: string;
   /** `name` itself, and the ids of those that have this name. */
   readonly ids: readonly string[];
@@ -55,7 +55,7 @@ export interface Named {
 export interface CallerFilter {
   readonly tenant?: string | undefined;
   readonly user?: string | undefined;
-  readonly apiKey?: Named | undefined;
+  readonly apiKey?: NameOrId | undefined;
 }
 
 const isCaller = ({ tenant, user, apiKey }: CallerFilter): SQL => sql`
@@ -67,7 +67,7 @@ const isId = (column: SQL, value: string | undefined): SQL =>
   value === undefined ? sql`true` : sql`${column} <> '' and ${column} = ${value}`;
 
 export interface DenialFilter extends Period, CallerFilter {
-  readonly rule?: Named | undefined;
+  readonly rule?: NameOrId | undefined;
   readonly scope?: string | undefined;
   readonly subject?: string | undefined;
 }
@@ -200,7 +200,7 @@ export const readDenialSeries = (
 
 export interface DeniedRequestFilter extends Period, CallerFilter {
   readonly id?: string | undefined;
-  readonly rule?: Named | undefined;
+  readonly rule?: NameOrId | undefined;
   /** Only requests after this one, in the order of the list. */
   readonly after?: readonly [at: string, requestId: string] | undefined;
   readonly limit: number;
@@ -229,14 +229,14 @@ export const readDeniedRequests = (
     order by denied_requests.at desc, request_id desc limit ${limit}`,
   );
 
-const hasRule = ({ ids, name }: Named): SQL => sql`exists (
+const hasRule = ({ ids, name }: NameOrId): SQL => sql`exists (
   select from jsonb_array_elements(rules) as rule where rule ->> 'id' in ${ids} or rule ->> 'name' = ${name})`;
 
 export const USAGE_KINDS = ['hour', 'day', 'tenant', 'user', 'apiKey', 'rule'] as const;
 export type UsageKind = (typeof USAGE_KINDS)[number];
 
 export interface UsageFilter extends Period, PageRange, CallerFilter {
-  readonly rule?: Named | undefined;
+  readonly rule?: NameOrId | undefined;
   readonly by: UsageKind;
 }
 

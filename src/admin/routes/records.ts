@@ -9,7 +9,7 @@ import type { Database } from '../../rules/tables/repository.ts';
 import { apiKeys, rules } from '../../rules/tables/tables.ts';
 import {
   EVENT_POSITION,
-  type Named,
+  type NameOrId,
   readDenialSeries,
   readDeniedRequests,
   readEvents,
@@ -230,7 +230,7 @@ function placeOf(cursor: string) {
 
 type NamedTable = typeof rules | typeof apiKeys;
 
-async function findNamed(database: Database, table: NamedTable, given: string): Promise<Named> {
+async function findNamed(database: Database, table: NamedTable, given: string): Promise<NameOrId> {
   const found = await database.select({ id: table.id }).from(table).where(eq(table.name, given));
   return { name: given, ids: [given, ...found.map(({ id }) => id)] };
 }

@@ -18,10 +18,10 @@ export interface DecidedRequest {
   /** By `clockMs`. */
   readonly startedAtMs: number;
   /** What the client was told instead of an answer of the origin. */
-  readonly refused?: Refused | undefined;
+  readonly refused?: RefusedRequest | undefined;
 }
 
-export interface Refused {
+export interface RefusedRequest {
   /** Names the request in the answer, in the log, and in the sample of denied requests. */
   readonly requestId: string;
   readonly method: string;
