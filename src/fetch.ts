@@ -11,6 +11,7 @@ import type { CallerAnswer } from './core/matching/caller.ts';
 import { canonicalPath } from './core/matching/path.ts';
 import { isOwnPath } from './core/matching/resource.ts';
 import { ambiguousPath, notConfigured } from './gateway/refusals.ts';
+import { problem } from './http/problem.ts';
 import { isHopByHop } from './proxy/headers.ts';
 import type { QueuedBatch } from './telemetry/flush.ts';
 import { isolateWithPostgres, libraryOf } from './wiring/library.ts';
@@ -28,13 +29,13 @@ export type { LibraryOptions, LibraryRegion } from './config/config.ts';
 export type { LibraryBindings } from './config/variables.ts';
 export type { AppCaller, Caller, CallerAnswer } from './core/matching/caller.ts';
 
-export type FetchOptions<Env extends object> = {
+export interface FetchOptions {
   /**
    * Who calls, if the app authenticates its callers itself: asked once for each request that Weir limits. Do not read the
    * body of this request.
    */
   readonly caller?: (request: Request) => CallerAnswer;
-} & (LibraryOptions<Env> | { readonly regions?: undefined; readonly rules?: undefined });
+}
 
 /** The context of a Worker. Elsewhere: what the server knows of a request. */
 export interface FetchContext {
@@ -98,8 +99,12 @@ export interface NodeResponse {
 export type NodeMiddleware<R> = (request: R, response: NodeResponse, next: () => unknown) => Promise<void>;
 
 /** With regions and rules, rules are in code and only Redis is needed. Without them, rules are in Postgres. */
-export function createWeir<Env extends object = LibraryBindings>(
-  options: FetchOptions<Env> = {},
+export function createWeir(options?: FetchOptions): FetchWeir<LibraryBindings>;
+export function createWeir<Env extends object = object>(
+  options: FetchOptions & LibraryOptions<Env>,
+): FetchWeir<Env>;
+export function createWeir<Env extends object>(
+  options: FetchOptions & Partial<LibraryOptions<Env>> = {},
 ): FetchWeir<Env> {
   const library = libraryOf(options);
   const pending = new Set<Promise<unknown>>();
@@ -237,6 +242,10 @@ function addressIn<R extends NodeRequest>(
 
 /** The URLs of a Worker are resolved, and end before a `#`. What Node sends to its app is not. */
 const UNRESOLVED = /^[^/]|\/(?:\.|%2e){1,2}(?:\/|$)|#/i;
+/** No `Request` can have these methods. Node passes TRACE on. */
+const NO_REQUEST = /^(?:CONNECT|TRACE|TRACK)$/i;
+const NOT_READ = { status: 405, code: 'method-not-allowed', title: 'Weir lets no such method pass' };
+
 /** Where the path begins in a target that names a host, as clients send it to proxies. */
 const HOST_IN_TARGET = /^https?:\/\/[^/?#]*/i;
 
@@ -250,6 +259,7 @@ function readNodeRequest(
   signal: AbortSignal,
 ): Request | Response {
   const { method = 'GET', headers: sent } = request;
+  if (NO_REQUEST.test(method)) return problem(NOT_READ);
   const target = (request.originalUrl ?? request.url ?? '/').replace(HOST_IN_TARGET, '') || '/';
   const path = target.split('?', 1)[0] ?? '';
   if (UNRESOLVED.test(path))

@@ -45,7 +45,7 @@ export interface CallerOption<Bindings extends object, Variables extends object>
 }
 
 export type WeirOptions<Env extends object, Variables extends object> = CallerOption<Env, Variables> &
-  (LibraryOptions<Env> | { readonly regions?: undefined; readonly rules?: undefined });
+  (LibraryOptions<Env> | { readonly regions?: never; readonly rules?: never });
 
 /** With regions and rules, rules are in code and only Redis is needed. Without them, rules are in Postgres. */
 export function weir<

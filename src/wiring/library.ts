@@ -201,10 +201,14 @@ const createCodeIsolates = <Env extends object>({ regions, rules, tiers }: Libra
 const withPostgres = createLibrary(isolateWithPostgres);
 
 /** With rules in the code, or without: then all apps share one Weir, and it reads from `Env` what it needs. */
-export const libraryOf = <Env extends object>(
-  options: LibraryOptions<Env> | { readonly regions?: undefined; readonly rules?: undefined },
-): WeirLibrary<Env> =>
-  options.rules ? createLibrary(createCodeIsolates(options)) : (withPostgres as unknown as WeirLibrary<Env>);
+export const libraryOf = <Env extends object>({
+  regions,
+  rules,
+  tiers,
+}: Partial<LibraryOptions<Env>>): WeirLibrary<Env> =>
+  regions && rules
+    ? createLibrary(createCodeIsolates({ regions, rules, tiers }))
+    : (withPostgres as unknown as WeirLibrary<Env>);
 
 /** The rest of the app takes the place of origins. */
 const appBehind = (snapshots: Pick<SnapshotSource, 'current'>): Origins => ({

@@ -93,9 +93,9 @@ async function serve(
 }
 
 /** Sends a request as no client library would. */
-async function askRaw(port: number, target: string): Promise<string> {
+async function askRaw(port: number, target: string, method = 'GET'): Promise<string> {
   const socket = connect(port, '127.0.0.1');
-  socket.write(`GET ${target} HTTP/1.1\r\nHost: mine.test\r\nConnection: close\r\n\r\n`);
+  socket.write(`${method} ${target} HTTP/1.1\r\nHost: mine.test\r\nConnection: close\r\n\r\n`);
   let text = '';
   for await (const chunk of socket) text += chunk;
   return text;
@@ -156,6 +156,12 @@ describe('in front of node:http', () => {
     expect(await raw('/%68ello')).toBe('2005');
     for (const target of ['/x/../hello', '/hello/.', '/x\\..\\hello', '/hello#x', '/hello/%2e%2e/x', '*'])
       expect([target, await raw(target)]).toEqual([target, '400']);
+  });
+
+  it('refuses a method that no Request can have, without an error', async () => {
+    await using at = await serve({ resource: '/hello' });
+    expect(await askRaw(at.port, '/hello', 'TRACE')).toMatch(/^HTTP\/1\.1 405 /);
+    expect(at.failed).toEqual([]);
   });
 
   it('takes the real cost from X-Weir-Cost, which no client sees, however the app sends its head', async () => {

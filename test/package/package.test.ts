@@ -268,6 +268,8 @@ import { createWeir } from 'weir/fetch';
 
 const weir = createWeir({ regions: [], rules: [] });
 createServer((request, response) => weir.node()(request, response, () => response.end()));
+weir.node({ env: { DEADLINE_MS: '300' } });
+weir.checks(process.env).refund('');
 
 interface ExpressRequest extends IncomingMessage { originalUrl: string; user?: { id: number } }
 interface ExpressResponse extends ServerResponse { locals: object }
