@@ -1,5 +1,6 @@
 // Builds `lib`, which `npm pack` packs: a JavaScript file for each entry of the package, the modules that the entries
-// share or load when needed, and the types of the entries. Imports of packages that it depends on stay imports.
+// share or load when needed, and the types of the entries. Imports of packages that npm installs with Weir stay
+// imports. What a development dependency gives becomes a part of the file.
 import { execFile } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { builtinModules } from 'node:module';
@@ -8,7 +9,9 @@ import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { type BuildOptions, build } from 'esbuild';
+import manifest from '../package.json' with { type: 'json' };
 
+const { dependencies, peerDependencies } = manifest;
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const LIB = join(ROOT, 'lib');
 const TSC = fileURLToPath(new URL('../node_modules/typescript/bin/tsc', import.meta.url));
@@ -29,9 +32,13 @@ const PROGRAMS = { cli: 'cli/bin' };
 const COMMENT = /^ *\/\*\*.*?\*\/\n/gms;
 
 async function buildCode(): Promise<void> {
-  const { client, ...others } = { ...ENTRIES, ...PROGRAMS };
+  const { client, ...others } = ENTRIES;
   // The client is one file, which a browser can load.
-  await Promise.all([bundle({ client }, {}), bundle(others, NODE_20)]);
+  await Promise.all([
+    bundle({ client }, {}),
+    bundle(others, NODE_20),
+    bundle(PROGRAMS, { ...NODE_20, platform: 'node', minify: true }),
+  ]);
 }
 
 async function bundle(entries: Readonly<Record<string, string>>, options: BuildOptions): Promise<void> {
@@ -42,7 +49,7 @@ async function bundle(entries: Readonly<Record<string, string>>, options: BuildO
     outdir: LIB,
     bundle: true,
     splitting: true,
-    external: ['cloudflare:*', 'node:*', ...builtinModules, ...(await dependencies())],
+    external: ['cloudflare:*', 'node:*', ...Object.keys({ ...dependencies, ...peerDependencies })],
     format: 'esm',
     target: 'es2024',
     chunkNames: 'modules/[name]-[hash]',

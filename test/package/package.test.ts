@@ -2,7 +2,7 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { builtinModules } from 'node:module';
+import { isBuiltin } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -26,7 +26,7 @@ import { type Answer, untilDenied } from './until-denied.ts';
 
 const run = promisify(execFile);
 /** The most that an upload to a registry may weigh. */
-const MAX_PACKED_BYTES = 350_000;
+const MAX_PACKED_BYTES = 335_000;
 
 let folder: string;
 let packed: Packed & { readonly path: string };
@@ -89,7 +89,9 @@ describe('the package', () => {
     const files = (await readdir(lib, { recursive: true })).filter((file) => /\.(js|d\.ts)$/.test(file));
     const texts = await Promise.all(files.map((file) => readFile(join(lib, file), 'utf8')));
     const imported = texts.flatMap((text) => [...text.matchAll(IMPORTED)].map(([, name]) => name));
-    expect([...new Set(imported)].filter((name) => !known.includes(name ?? ''))).toEqual([]);
+    expect([...new Set(imported)].filter((name = '') => !known.includes(name) && !isBuiltin(name))).toEqual(
+      [],
+    );
     expect(texts.flatMap((text) => text.match(NOT_IN_NODE_20) ?? [])).toEqual([]);
   });
 
