@@ -3,7 +3,6 @@
 // imports. What a development dependency gives becomes a part of the file.
 import { execFile } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { builtinModules } from 'node:module';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -58,17 +57,6 @@ async function bundle(entries: Readonly<Record<string, string>>, options: BuildO
   });
   await mkdir(join(LIB, 'modules'), { recursive: true });
   await Promise.all(outputFiles.map(({ path, text }) => writeFile(path, text.replace(COMMENT, ''))));
-}
-
-/** Other packages, which only the command line needs, become a part of it. */
-async function dependencies(): Promise<string[]> {
-  const { dependencies, peerDependencies } = JSON.parse(
-    await readFile(join(ROOT, 'package.json'), 'utf8'),
-  ) as {
-    readonly dependencies: object;
-    readonly peerDependencies: object;
-  };
-  return Object.keys({ ...dependencies, ...peerDependencies }).flatMap((name) => [name, `${name}/*`]);
 }
 
 /** The functions of `local/node-20.ts` take the place of what Node 20 does not have. */

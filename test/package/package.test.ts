@@ -26,7 +26,7 @@ import { type Answer, untilDenied } from './until-denied.ts';
 
 const run = promisify(execFile);
 /** The most that an upload to a registry may weigh. */
-const MAX_PACKED_BYTES = 335_000;
+const MAX_PACKED_BYTES = 350_000;
 
 let folder: string;
 let packed: Packed & { readonly path: string };
@@ -84,7 +84,7 @@ describe('the package', () => {
 
   it('imports only packages that it depends on, and calls nothing that Node 20 does not have', async () => {
     const { dependencies, peerDependencies } = await manifest();
-    const known = [...Object.keys({ ...dependencies, ...peerDependencies }), ...builtinModules];
+    const known = Object.keys({ ...dependencies, ...peerDependencies });
     const lib = join(consumer.folder, 'node_modules/weir/lib');
     const files = (await readdir(lib, { recursive: true })).filter((file) => /\.(js|d\.ts)$/.test(file));
     const texts = await Promise.all(files.map((file) => readFile(join(lib, file), 'utf8')));
