@@ -24,6 +24,8 @@ export interface LimitFields {
   /** In the form of a new rule, a text such as `20 / minute` may stand among several limits. */
   readonly limit?: number | string | null | undefined;
   readonly limitName?: string | null | undefined;
+  readonly limitClaim?: string | null | undefined;
+  readonly limitMax?: number | null | undefined;
   readonly windowSeconds?: number | null | undefined;
   readonly window?: string | null | undefined;
 }
@@ -99,10 +101,14 @@ function limitsOf(rule: RuleBody): string {
   return rule.burst ? `${said} (up to ${count(rule.burst)} at once)` : said;
 }
 
-function limitOf({ limit, limitName, windowSeconds, window }: LimitFields, algorithm: string): string {
+function limitOf(said: LimitFields, algorithm: string): string {
+  const { limit, limitName, limitClaim, limitMax, windowSeconds, window } = said;
   if (typeof limit === 'string') return limit;
   const fallback = limit ? `, ${count(limit)} where the tier has none,` : '';
-  const amount = limitName ? `what its tier allows as “${limitName}”${fallback}` : limit ? count(limit) : '…';
+  const usual = limitName ? `what its tier allows as “${limitName}”${fallback}` : limit ? count(limit) : '…';
+  const amount = limitClaim
+    ? `what its claim “${limitClaim}” says, up to ${limitMax ? count(limitMax) : '…'}, or else ${usual}`
+    : usual;
   return holdsSeats(algorithm)
     ? `${amount} open at once`
     : `${amount} every ${windowSeconds ? span(windowSeconds) : (window ?? '…')}`;

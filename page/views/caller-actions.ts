@@ -17,7 +17,10 @@ export const actionsOf = (who: Who): Child => [
 type Fields = Readonly<Record<string, unknown>>;
 
 /** Fields that a copy of a rule must not have. */
-const NOT_COPIED = ['id', 'revision', 'createdAt', 'updatedAt', 'name', 'limitName', 'tiers', 'warnings'];
+const NOT_COPIED = [
+  ...['id', 'revision', 'createdAt', 'updatedAt', 'name', 'warnings'],
+  ...['limitName', 'limitClaim', 'limitMax', 'tiers', 'tenants'],
+];
 
 export function openOverride(who: Who, limit: CallerLimit): void {
   if (limit.subject.scope === limit.scope) askForLimit(who, limit);
@@ -90,7 +93,7 @@ function changedLimit(
     limits: limits.map((one: Fields) => {
       const isMeant = window ? one['window'] === window : one['windowSeconds'] === windowSeconds;
       if (!isMeant) return one;
-      const { limitName: _, ...rest } = one;
+      const { limitName: _, limitClaim: __, limitMax: ___, ...rest } = one;
       return { ...rest, limit: wanted, ...(rest['burst'] !== undefined && { burst: grown(rest['burst']) }) };
     }),
   };

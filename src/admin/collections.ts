@@ -22,6 +22,7 @@ import {
   bytesOfListEntry,
   bytesOfRoute,
   bytesOfRule,
+  bytesOfTenant,
   bytesOfTier,
 } from '../rules/publishing/snapshot-size.ts';
 import { apiKeys, listEntries, routes, rules, tenants, tiers, users } from '../rules/tables/tables.ts';
@@ -155,11 +156,13 @@ const TENANTS: Collection = {
   bodies: tenantBodies,
   table: tenants,
   id: tenants.id,
+  bytesOf: bytesOfTenant,
   order: [tenants.id],
   filters: {
     tier: equals(tenants.tier),
     q: contains('the id or the name', tenants.id, tenants.name),
   },
+  concerns: 'itself',
   inDocuments: { mostEntries: MANY_ENTRIES },
 };
 

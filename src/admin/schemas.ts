@@ -13,7 +13,7 @@ import { inNumbers } from '../authoring/rate.ts';
 import { checkRoute, normalizeRoute, ROUTE_FIELD_DEFAULTS, routeFields } from '../authoring/route-schema.ts';
 import { checkRule } from '../authoring/rule-problems.ts';
 import { ruleFields, WRITTEN_DEFAULTS, writtenLimits } from '../authoring/rule-schema.ts';
-import { tierFields, tierName } from '../authoring/tier-schema.ts';
+import { namedLimits, tierFields, tierName } from '../authoring/tier-schema.ts';
 import { algorithmByDefault } from '../core/matching/flat-rule.ts';
 import { formatIpRange, ipRangeProblem, parseIpRange } from '../core/matching/ip.ts';
 import { LISTED_KINDS, LISTS } from '../core/matching/rule.ts';
@@ -69,8 +69,12 @@ export const tenantBodies: BodySchemas = bodySchemas({
       .describe(
         'The day on which its months begin, in rules of scope tenant with a window of a month. Null means the first.',
       ),
+    limits: namedLimits.describe(
+      'Limits of its own by name, for the limitName of rules: for all its callers, before those of tiers. Null means ' +
+        'unlimited; { times, of } is a multiple of that of a tier.',
+    ),
   },
-  defaults: { name: '', tier: null, anchorDay: null },
+  defaults: { name: '', tier: null, anchorDay: null, limits: {} },
 });
 
 export const userBodies: BodySchemas = bodySchemas({

@@ -1,6 +1,6 @@
 // Explains for every rule whether it applies to a request, and if not, why. Unlike the snapshot, this code checks the
 // rules one by one. Both give the same answer.
-import { idInScope, subjectOf } from '../core/matching/caller.ts';
+import { type Caller, claimIn, idInScope, subjectOf } from '../core/matching/caller.ts';
 import { hasBound, policyOf } from '../core/matching/compiled-rule.ts';
 import {
   compileCosts,
@@ -18,12 +18,15 @@ import { type Paths, pathsOf, withoutExtensions } from '../core/matching/path.ts
 import { isOwnPath, PARAMETER, parseResource, segmentsOf, slotOf } from '../core/matching/resource.ts';
 import {
   type CallerTier,
+  claimedLimit,
   compileTiers,
   type ListEntry,
+  limitOfCaller,
   limitOfTier,
   type Rule,
   type RuleLimit,
   type Scope,
+  type TenantLimits,
   type Tier,
 } from '../core/matching/rule.ts';
 import {
@@ -43,6 +46,7 @@ import type { Settings } from '../core/matching/snapshot.ts';
 export interface ExplainContent {
   readonly rules: readonly (Rule & { readonly enabled?: boolean | undefined })[];
   readonly tiers: readonly Tier[];
+  readonly tenantLimits?: TenantLimits | undefined;
   readonly lists: readonly ListEntry[];
   readonly routes?: readonly OriginRoute[] | undefined;
   readonly settings?: Settings | undefined;
@@ -76,12 +80,29 @@ export const REASONS_AGAINST = [
   'unlimited',
 ] as const;
 
+/** Where a limit can come from; the first that has one. */
+export const LIMIT_SOURCES = ['claim', 'tenant', 'tier', 'rule'] as const;
+
+/**
+ * `taken`: it is the limit. `capped`: it is larger than `limitMax`, which is the limit. `missing`: the caller has no such
+ * claim. `unusable`: it is no whole number of at least 1.
+ */
+export const CLAIM_USES = ['taken', 'capped', 'missing', 'unusable'] as const;
+
+export interface ReadClaim {
+  readonly name: string;
+  readonly value: string | undefined;
+  readonly use: (typeof CLAIM_USES)[number];
+}
+
 /** A limit that applies to the request. */
 export interface AppliedLimit extends RuleLimit {
   readonly limit: number;
   /** The name that clients read. */
   readonly policy: string;
-  readonly limitFrom: 'rule' | 'tier';
+  readonly limitFrom: (typeof LIMIT_SOURCES)[number];
+  /** The claim that the rule asks for, and what became of it. */
+  readonly claim: ReadClaim | undefined;
   /** The factor of a rule that multiplies this limit. */
   readonly times: number | undefined;
 }
@@ -123,7 +144,7 @@ export function explain(content: ExplainContent, asked: ExplainRequest): Explana
     otherPaths,
     routeName: () => routes?.find(facts?.host() ?? '', matchPath)?.name,
   };
-  const tier = compileTiers(content.tiers)(caller);
+  const tier = compileTiers(content.tiers, content.tenantLimits)(caller);
   const reasons = content.rules.map((rule) => reasonAgainst(rule, request, tier.name));
   const winners = bestOfEachSlot(
     content.rules.filter((_, i) => reasons[i] === undefined),
@@ -213,7 +234,9 @@ function verdictOn(
   if (rule.action === 'allow') return { reason: 'allows' };
   if (isMultiplying(rule)) return { reason: 'multiplies', times: rule.times ?? 1 };
   const times = timesOf(rule, winners, request.caller);
-  const limits = rule.limits.flatMap((limit) => appliedLimit(rule, limit, { tier, times }) ?? []);
+  const limits = rule.limits.flatMap(
+    (limit) => appliedLimit(rule, limit, { caller: request.caller, tier, times }) ?? [],
+  );
   if (limits.length === 0) return { reason: 'unlimited' };
   const cost = compileCosts(rule)?.(request) ?? rule.cost;
   const boundTimes = hasBound(rule) ? rule.boundTimes : undefined;
@@ -258,20 +281,41 @@ function timesOf(
 }
 
 interface ForCaller {
+  readonly caller: Caller;
   readonly tier: CallerTier;
   readonly times: number | undefined;
 }
 
-function appliedLimit(rule: Rule, said: RuleLimit, { tier, times }: ForCaller): AppliedLimit | undefined {
-  const ofTier = limitOfTier(said, tier.limits);
-  const written = ofTier === undefined ? said.limit : ofTier;
+function appliedLimit(
+  rule: Rule,
+  said: RuleLimit,
+  { caller, tier, times }: ForCaller,
+): AppliedLimit | undefined {
+  const own = limitOfCaller(said, caller, tier);
+  const written = own === undefined ? said.limit : own;
   if (written === null) return undefined;
   const limit = times === undefined ? written : multiplied(written, times, said);
-  const { algorithm, limitName, windowSeconds, window, timeZone, anchorDay, burst, buckets } = said;
   return {
-    ...{ algorithm, limitName, windowSeconds, window, timeZone, anchorDay, burst, buckets, limit },
+    ...said,
+    limit,
     policy: policyOf(rule, said),
-    limitFrom: ofTier === undefined ? 'rule' : 'tier',
+    limitFrom: sourceOf(said, caller, tier),
+    claim: readClaim(said, caller),
     times,
   };
+}
+
+function sourceOf(said: RuleLimit, { claims }: Caller, tier: CallerTier): AppliedLimit['limitFrom'] {
+  if (claimedLimit(said, claims) !== undefined) return 'claim';
+  if (limitOfTier(said, tier.ofTenant) !== undefined) return 'tenant';
+  return limitOfTier(said, tier.limits) === undefined ? 'rule' : 'tier';
+}
+
+function readClaim(said: RuleLimit, { claims }: Caller): ReadClaim | undefined {
+  const { limitClaim: name, limitMax } = said;
+  if (name === null) return undefined;
+  const value = claimIn(claims, name);
+  if (value === undefined) return { name, value, use: 'missing' };
+  if (claimedLimit(said, claims) === undefined) return { name, value, use: 'unusable' };
+  return { name, value, use: limitMax !== null && Number(value) > limitMax ? 'capped' : 'taken' };
 }

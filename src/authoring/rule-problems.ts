@@ -176,6 +176,8 @@ type Limits = NonNullable<RuleFields['limits']>;
 const OF_ONE_LIMIT = [
   'limit',
   'limitName',
+  'limitClaim',
+  'limitMax',
   'windowSeconds',
   'window',
   'timeZone',
@@ -213,14 +215,42 @@ function* limitProblems(rule: RuleFields, said: Said, path: Problem[0]): Iterabl
   for (const field of ['burst', 'buckets'] as const)
     if (said[field] != null && algorithm != null && traitsOf(algorithm).extra !== field)
       yield [[...path, field], `belongs to ${idsWith(({ extra }) => extra === field).join(', ')}`];
+  yield* claimProblems(rule, said, path);
   if (algorithm == null) return;
   if (traitsOf(algorithm).holdsSeats) yield* seatProblems(rule);
   if (windowSeconds == null || limit == null || isUncounted(rule)) return;
   yield* costProblems(rule, burst ?? limit);
-  const problem = limitProblem({ algorithm, windowSeconds, burst, buckets }, limit);
+  const counting = { algorithm, windowSeconds, burst, buckets };
+  const problem = limitProblem(counting, limit);
+  const problemOfMost = said.limitMax == null ? undefined : limitProblem(counting, said.limitMax);
   if (problem) yield [[...path, 'limit'], problem];
-  else if (hasBound({ by: rule.by ?? [] }))
-    yield* boundProblems(rule, { algorithm, windowSeconds, burst, buckets }, limit);
+  else if (problemOfMost) yield [[...path, 'limitMax'], problemOfMost];
+  else if (hasBound({ by: rule.by ?? [] })) yield* boundProblems(rule, counting, said.limitMax ?? limit);
+}
+
+/** A counter should have the same limit in every request, so its subject must be one that has claims of its own. */
+function* claimProblems(
+  { scope, by = [] }: RuleFields,
+  { limit, limitClaim, limitMax, burst }: Said,
+  path: Problem[0],
+): Iterable<Problem> {
+  if (limitClaim == null) {
+    if (limitMax != null) yield [[...path, 'limitMax'], 'belongs to limitClaim'];
+    return;
+  }
+  if (limit == null) yield [[...path, 'limit'], 'is needed, for callers without the claim'];
+  if (limitMax == null) yield [[...path, 'limitMax'], 'is needed: the most that the claim can give'];
+  if (limit != null && limitMax != null && limitMax < limit)
+    yield [[...path, 'limitMax'], 'must be at least the limit'];
+  // Its parts by region would differ with the limit, and together exceed the burst.
+  if (burst != null)
+    yield [[...path, 'burst'], 'cannot go with limitClaim: the burst is the limit of the claim'];
+  const isShared = (part: string | undefined) => !/^(user|apiKey|tenant$|claim:)/.test(part ?? '');
+  if (by.length === 0 || hasBound({ by }) ? isShared(scope) : by.every(isShared))
+    yield [
+      [...path, 'limitClaim'],
+      'needs a counter of the caller’s own: scope user, apiKey or tenant, or one of them, or a claim, among by',
+    ];
 }
 
 type Windowed = Pick<RuleFields, 'algorithm' | 'windowSeconds' | 'window' | 'timeZone' | 'anchorDay'>;

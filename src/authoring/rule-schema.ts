@@ -18,6 +18,7 @@ import {
   LARGEST_COST,
   LARGEST_LIMIT,
   LEAST_TIMES,
+  LONGEST_CLAIM_NAME,
   LONGEST_WINDOW_SECONDS,
   MAX_BOUND_TIMES,
   MAX_COSTS_OF_A_RULE,
@@ -56,12 +57,15 @@ const PARTS = 'must be user, apiKey, tenant, ip, country, asn, colo, header:NAME
 const host = hostField.refine((text) => text !== EVERY_HOST, 'is left out to mean every host');
 
 const limitName = z.string().min(1).max(64);
+const limitClaim = plainText(LONGEST_CLAIM_NAME).min(1);
 
 const timeZone = z.string().max(64).superRefine(refused(timeZoneProblem));
 
 const oneLimit = z.strictObject({
   limit: whole(LARGEST_LIMIT).optional(),
   limitName: limitName.optional(),
+  limitClaim: limitClaim.optional(),
+  limitMax: whole(LARGEST_LIMIT).optional(),
   windowSeconds: whole(LONGEST_WINDOW_SECONDS).optional().describe('Required unless there is a window.'),
   window: z.enum(CALENDAR_WINDOWS).optional(),
   timeZone: timeZone.optional(),
@@ -160,7 +164,18 @@ export const ruleFields = createInsertSchema(rules, {
       'Null only if the action is allow or multiply. The default is sliding-window-counter, with a window fixed-window.',
     ),
   limit: whole(LARGEST_LIMIT).nullable().describe('Required unless there is a limitName, or limits.'),
-  limitName: limitName.nullable().describe('A named limit of the caller’s tier. It comes before limit.'),
+  limitName: limitName
+    .nullable()
+    .describe('A named limit of the caller’s tenant, or else of its tier. It comes before limit.'),
+  limitClaim: limitClaim
+    .nullable()
+    .describe(
+      'The claim that has the limit of the caller, as a whole number. It comes before limitName and limit. Needs limit, ' +
+        'for callers without such a claim, and limitMax.',
+    ),
+  limitMax: whole(LARGEST_LIMIT)
+    .nullable()
+    .describe('The most that limitClaim can give. A larger number counts as this one.'),
   windowSeconds: whole(LONGEST_WINDOW_SECONDS)
     .nullable()
     .describe('Required unless there is a window, or limits.'),

@@ -4,7 +4,14 @@ import { ruleNameOf } from '../core/matching/compiled-rule.ts';
 import { isPattern } from '../core/matching/conditions.ts';
 import { formatIpRange, parseIpRange } from '../core/matching/ip.ts';
 import { slotOf } from '../core/matching/resource.ts';
-import { isUncounted, type Rule, type RuleLimit, type Split, type Tier } from '../core/matching/rule.ts';
+import {
+  isUncounted,
+  type Rule,
+  type RuleLimit,
+  type Split,
+  type TenantLimits,
+  type Tier,
+} from '../core/matching/rule.ts';
 import type { WeightedRegion } from '../core/regions/parts.ts';
 import { movingUntilMs } from '../core/regions/placement.ts';
 import { findRivals, type RuleWarning } from './conflicting-rules.ts';
@@ -14,6 +21,7 @@ export type { RuleWarning } from './conflicting-rules.ts';
 export interface WarningsContent {
   readonly rules: readonly Rule[];
   readonly tiers: readonly Tier[];
+  readonly tenantLimits?: TenantLimits | undefined;
   /** As configured. */
   readonly regions: readonly WeightedRegion[];
   /** The published split, and the time. They show which rules are moving. */
@@ -26,16 +34,17 @@ export interface WarningsContent {
 }
 
 export function findWarnings(content: WarningsContent): RuleWarning[] {
-  const { rules, tiers, regions, split, nowMs, unknown, concerns } = content;
+  const { rules, tiers, tenantLimits = {}, regions, split, nowMs, unknown, concerns } = content;
   const asked = concerns && new Set(concerns);
   const concerned = asked ? rules.filter(({ id }) => asked.has(id)) : rules;
   if (concerned.length === 0) return [];
+  const namesOfTenants = new Set(Object.values(tenantLimits).flatMap(Object.keys));
   return [
     ...findRivals(rivalsOf(concerned, rules), tiers),
     ...sharedPolicies(namesakesOf(concerned, rules)),
     ...concerned.flatMap((rule) =>
       [
-        ...tierProblems(rule, tiers),
+        ...tierProblems(rule, tiers, namesOfTenants),
         ...subjectProblems(rule),
         ...(unknown ? unknownSubjects(rule, unknown) : []),
         ...shareProblems(rule, regions),
@@ -104,10 +113,15 @@ function sharedPolicies(rules: readonly Rule[]): RuleWarning[] {
 /** Whether clients read about the rule: not if it only logs or counts nothing. */
 const isShownToClients = (rule: Rule) => rule.action !== 'log' && !isUncounted(rule);
 
-function* tierProblems(rule: Rule, tiers: readonly Tier[]): Iterable<string> {
+function* tierProblems(
+  rule: Rule,
+  tiers: readonly Tier[],
+  namesOfTenants: ReadonlySet<string>,
+): Iterable<string> {
   const unknown = rule.tiers.filter((name) => !tiers.some((tier) => tier.name === name));
   if (unknown.length > 0) yield `"${rule.name}" names tiers that do not exist: ${unknown.join(', ')}.`;
-  for (const limit of rule.limits) yield* limitNameProblems(rule, limit, tiers);
+  for (const limit of rule.limits)
+    if (!namesOfTenants.has(limit.limitName ?? '')) yield* limitNameProblems(rule, limit, tiers);
 }
 
 function* limitNameProblems(

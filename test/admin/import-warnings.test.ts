@@ -1,6 +1,7 @@
 // An import warns of rules that are probably mistakes, and a dry run gives the same warnings.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { readContent } from '../../src/rules/publishing/content.ts';
 import { type Admin, startAdmin } from './harness.ts';
 import { rule } from './import-export-harness.ts';
 
@@ -99,4 +100,23 @@ test('a user or tenant that has sent requests is known', async () => {
   await sql.query(`insert into usage values (date_trunc('hour', now()), 'hooli', 'eve', '', '', 1, 1)`);
   const rules = [rule('seen', { resource: '/seen', scope: 'user', subjects: ['eve'], tenants: ['hooli'] })];
   expect(await warningsOf({ rules })).toEqual([]);
+});
+
+test('a limit of a tenant that cannot be counted is left out alone, and the answer names it', async () => {
+  const rules = [
+    rule('log', { algorithm: 'sliding-window-log', limit: 5, limitName: 'calls' }),
+    rule('other', { resource: '/other', limit: 5, limitName: 'exports' }),
+  ];
+  expect((await admin.call('/import', { method: 'POST', body: { weir: 1, rules } })).status).toBe(200);
+  const limits = { calls: 200_000, exports: { times: 2, of: 'gone' }, unused: { times: 2, of: 'gone' } };
+  const made = await admin.call('/tenants', { method: 'POST', body: { id: 'vandelay', limits } });
+  expect(((await made.json()) as { warnings: string[] }).warnings).toEqual([
+    'not in force: tenant vandelay: limits.exports: there is no tier gone; limits.calls: sliding-window-log takes a limit of up to 100000',
+  ]);
+  const { content } = await readContent(admin.db.database, Date.now());
+  expect(content.rules).toHaveLength(2);
+  expect(content.tenantLimits).toBeUndefined();
+  await sql.query(`update tenants set limits = '{"calls": 7, "unused": 9}' where id = 'vandelay'`);
+  const changed = await readContent(admin.db.database, Date.now());
+  expect(changed.content.tenantLimits).toEqual({ vandelay: { calls: 7 } });
 });

@@ -43,6 +43,7 @@ const FORMS = [
   },
   { ...ONE, name: 'replaces', resource: '/f', replaces: true, percent: 40 },
   { resource: '/*', scope: 'user', name: 'multiply', action: 'multiply', times: 2.5, subjects: ['acme-*'] },
+  { ...ONE, name: 'claim', resource: '/claim', limitClaim: 'https://x.example/quota', limitMax: 500 },
   { resource: '/health', scope: 'all', name: 'allow all', action: 'allow', tenants: ['acme'] },
   { resource: '/*', scope: 'all', name: 'multiply all', action: 'multiply', times: 3, tenants: ['acme-*'] },
   {
@@ -184,6 +185,15 @@ describe('a limit as people say it', () => {
 
 describe('a refusal names the field', () => {
   it.each<[object, string[]]>([
+    [{ ...ONE, limitClaim: 'quota' }, ['#/limitMax']],
+    [{ ...ONE, limitMax: 20 }, ['#/limitMax']],
+    [{ ...ONE, limitClaim: 'quota', limitMax: 9 }, ['#/limitMax']],
+    [{ ...ONE, limitClaim: 'quota', limitMax: 20, scope: 'ip' }, ['#/limitClaim']],
+    [{ ...ONE, limitClaim: 'quota', limitMax: 20, scope: 'ip', by: ['country'] }, ['#/limitClaim']],
+    [{ ...ONE, limitClaim: 'quota', limitMax: 20, algorithm: 'gcra', burst: 5 }, ['#/burst']],
+    [{ ...ONE, scope: 'all' }, ['#/scope']],
+    [{ ...ONE, scope: 'all', action: 'allow', subjects: ['ada'] }, ['#/subjects']],
+    [{ ...ONE, scope: 'tenant', subjects: ['acme'], tenants: ['acme'] }, ['#/tenants']],
     [{ ...ONE, limits: [{ limit: 1, windowSeconds: 1 }] }, ['#/limit', '#/windowSeconds']],
     [{ ...SEVERAL, limits: [{ windowSeconds: 1 }] }, ['#/limits/0/limit']],
     [

@@ -90,6 +90,8 @@ describe('a rule', () => {
       resources: [],
       methods: [],
       tenants: [],
+      limitClaim: null,
+      limitMax: null,
       per: [],
       by: [],
       boundTimes: 10,

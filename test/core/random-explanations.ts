@@ -52,6 +52,8 @@ export const anyRule = fc
     priority: fc.integer({ min: 1, max: 2 }),
     limit: fc.constantFrom(null, 1, 2),
     limitName: fc.constantFrom(null, 'requests', 'exports'),
+    limitClaim: fc.constantFrom(null, null, 'quota'),
+    limitMax: fc.constant(7),
     enabled: fc.boolean(),
     action: fc.constantFrom('reject', 'reject', 'log', 'allow'),
     replaces: fc.constantFrom(false, false, true),
@@ -105,6 +107,7 @@ export const anyRequest = fc.record({
     apiKeyId: anId,
     tenantId: anId,
     tier: fc.constantFrom(undefined, 'free', 'premium', 'gone'),
+    claims: fc.constantFrom(undefined, {}, { quota: '3' }, { quota: '99' }, { quota: 'x' }),
   }),
   nowMs: fc.constant(0),
 });

@@ -95,6 +95,28 @@ describe.each(ALGORITHM_IDS)('regions that keep to their parts of %s', (algorith
     );
   });
 
+  it('admit no more than the largest limit of a subject whose requests have different limits', () => {
+    const limited = fc.record({
+      step: steps,
+      limits: fc.array(fc.integer({ min: 4, max: 40 }), { minLength: 1 }),
+    });
+    fc.assert(
+      fc.property(rules(algorithm), shareList, limited, (whole, shares, { step: history, limits }) => {
+        // A rule with limits of claims has no burst beside them.
+        const rule = isBucket(algorithm) ? { ...whole, extra: undefined } : whole;
+        const world = createWorld(rule);
+        for (const [i, { region, wait, cost }] of history.entries()) {
+          const limit = Math.min(rule.limit, limits[i % limits.length] ?? rule.limit);
+          const parts = [...partsOf({ ...rule, limit }, named(...shares))];
+          world.pass(waitMs(wait, rule.windowMs, world.now()));
+          world.take([parts[region % parts.length] ?? ['r0', { limit: 1, extra: 1 }]], cost);
+        }
+        expectWithin(rule, world.admitted);
+      }),
+      { numRuns: rounds(200) },
+    );
+  });
+
   it('together admit the whole limit at once', () => {
     fc.assert(
       fc.property(rules(algorithm), shareList, (rule, shares) => {

@@ -136,6 +136,30 @@ it('a caller with a valid token is one user, with any other headers and from any
     }
 });
 
+it('only a claim of a valid token gives a limit, as a number or as digits', async () => {
+  const call = openIsolate();
+  const rules = [createRule({ scope: 'user', limit: 10, limitClaim: 'quota', limitMax: 1_000 })];
+  const snapshot = compileSnapshot('v', { rules, tiers: [], lists: [] });
+  const limitWith = async (headers: HeaderList) => {
+    const caller = await call(from(IPV4, headers));
+    return snapshot.match({ matchPath: '/', method: 'GET', caller, nowMs: 0 }).map(({ limit }) => limit);
+  };
+  const bearer = async (...made: Parameters<typeof token>): Promise<HeaderList> => [
+    ['Authorization', `Bearer ${await token(...made)}`],
+  ];
+  expect(await limitWith(await bearer({ quota: 700 }))).toEqual([700]);
+  expect(await limitWith(await bearer({ quota: '800' }))).toEqual([800]);
+  for (const quota of [0, -1, 1.5, 1e300, true, [900], { max: 900 }, null])
+    expect([quota, await limitWith(await bearer({ quota }))]).toEqual([quota, [10]]);
+  expect(await limitWith(await bearer({ quota: 900 }, issuer.stranger))).toEqual([10]);
+  expect(
+    await limitWith([
+      ['quota', '900'],
+      ['X-API-Key', goodKey],
+    ]),
+  ).toEqual([10]);
+});
+
 describe('with random input,', () => {
   const value = fc.oneof(fc.string({ unit: 'grapheme-ascii' }), fc.base64String(), fc.ipV4(), fc.uuid());
   const name = fc.oneof(

@@ -75,6 +75,10 @@ describe('a rule in a sentence', () => {
       'ada may send requests to /login: 5 every minute; more are answered 429.',
     ],
     [
+      { scope: 'user', limitClaim: 'quota', limitMax: 900 },
+      'Each user may send requests to /login: what its claim “quota” says, up to 900, or else 5 every minute; more are answered 429.',
+    ],
+    [
       { scope: 'user', tenants: ['acme', 'globex'] },
       'Each user of tenant acme or globex may send requests to /login: 5 every minute; more are answered 429.',
     ],

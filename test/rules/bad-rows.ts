@@ -29,6 +29,19 @@ export const CASES: Readonly<Record<string, Case>> = {
       .map((of) => `{"a": 1, "b": ${of}}`),
     ['{"a": {"times": 10, "of": "no such tier"}}'],
   ),
+  tenants_limits_is_an_object: each('limits', ['[]', '"calls"', 'null', '5'], ['{}']),
+  tenants_limits_are_whole_numbers_or_null: each(
+    'limits',
+    ['0', '-1', '1.5', '"5"', 'true', '[0]', String(TRILLION + 1)].map((of) => `{"a": 1, "b": ${of}}`),
+    ['1', 'null', String(TRILLION)].map((of) => `{"a": 1, "b": ${of}}`),
+  ),
+  tenants_multiples_name_a_tier: each(
+    'limits',
+    ['{}', '{"times": 2}', '{"of": "free"}', '{"times": 0, "of": "free"}', '{"times": 1.5, "of": "free"}']
+      .concat('{"times": "2", "of": "free"}', '{"times": 2, "of": 5}', '{"times": 1000001, "of": "free"}')
+      .map((of) => `{"a": 1, "b": ${of}}`),
+    ['{"a": {"times": 10, "of": "no such tier"}}'],
+  ),
   tenants_pkey: pkey('tenants'),
   tenants_id_is_short: each('id', ['', long(257)], ['x', long(256)]),
   tenants_anchor_day_is_a_day: each('anchor_day', [0, 32], [1, 31, null]),

@@ -97,6 +97,10 @@ export const RULE_CASES: Readonly<Record<string, Case>> = {
       '[{"windowSeconds": 1, "limit": 1, "burst": 0}]',
       '[{"windowSeconds": 1, "limit": 1, "buckets": 101}]',
       '[{"windowSeconds": 1, "limitName": 5}]',
+      '[{"windowSeconds": 1, "limit": 2, "limitClaim": "quota"}]',
+      '[{"windowSeconds": 1, "limit": 2, "limitMax": 3}]',
+      '[{"windowSeconds": 1, "limit": 2, "limitClaim": "quota", "limitMax": 1}]',
+      '[{"windowSeconds": 1, "limitName": "x", "limitClaim": "quota", "limitMax": 1}]',
       ...[
         '"windowSeconds": 1, "window": "day"',
         '"window": "year"',
@@ -241,6 +245,24 @@ export const RULE_CASES: Readonly<Record<string, Case>> = {
   ),
   rules_has_a_limit: each('limit_name', [null], ['calls'], { limit: null }),
   rules_limit_is_positive: each('limit', [0, -1, TRILLION + 1], [1, TRILLION]),
+  rules_limit_claim_is_short: each('limit_claim', ['', long(129)], ['x', long(128), 'https://x.example/q'], {
+    limit: 1,
+    limit_max: 1,
+  }),
+  rules_limit_claim_has_bounds: {
+    refused: [
+      { limit_claim: 'quota' },
+      { limit_max: 100 },
+      { limit_claim: 'quota', limit: 10, limit_max: 9 },
+      { limit_claim: 'quota', limit: 10, limit_max: 10, algorithm: 'gcra', burst: 5 },
+      { limit_claim: 'quota', limit: null, limit_name: 'calls', limit_max: 9 },
+    ],
+    taken: [{ limit_claim: 'quota', limit: 10, limit_name: 'calls', limit_max: 10 }],
+  },
+  rules_limit_max_is_positive: {
+    refused: [{ limit_claim: 'quota', limit: TRILLION, limit_max: TRILLION + 1 }],
+    taken: [{ limit_claim: 'quota', limit: TRILLION, limit_max: TRILLION }],
+  },
   rules_limit_name_is_short: each('limit_name', ['', long(65)], ['x', long(64), null]),
   rules_window_is_positive: each('window_seconds', [0, -1, YEAR + 1], [1, YEAR]),
   rules_burst_has_its_algorithm: {

@@ -41,10 +41,10 @@ export const FUNCTIONS = [
 
 export const QUESTION = (asked: string) => sql`
   with requests as (
-    select number, "matchPath" as path, method, host, now, ip, "userId" as "user", "apiKeyId" as "apiKey", "tenantId" as tenant,
+    select number, "matchPath" as path, method, claims, host, now, ip, "userId" as "user", "apiKeyId" as "apiKey", "tenantId" as tenant,
       coalesce((select name from weir.tiers where name = tier), (select name from weir.tiers where is_default)) as tier
     from jsonb_to_recordset(${asked}::jsonb) as request (
-      number int, "matchPath" text, method text, host text, now timestamptz, ip text, "userId" text, "apiKeyId" text, "tenantId" text, tier text)
+      number int, "matchPath" text, method text, host text, now timestamptz, ip text, "userId" text, "apiKeyId" text, "tenantId" text, tier text, claims jsonb)
   ),
   slots as (
     select rules.*, slot_of(one) as slot,
@@ -63,7 +63,7 @@ export const QUESTION = (asked: string) => sql`
   ),
   winners as (
     select distinct on (number, scope, by_parts, slot, action = 'log') requests.number, requests.path, requests.method,
-      requests.tier, requests."user", requests."apiKey", requests.tenant, slots.*
+      requests.tier, requests."user", requests."apiKey", requests.tenant, requests.claims, slots.*
     from requests join slots on path ~ pattern_of(slot) and path !~ '^/_weir(/|$)'
     where (methods = '{}' or method = any(methods) or (method = 'HEAD' and 'GET' = any(methods)))
       and (tiers = '{}' or requests.tier = any(tiers))
@@ -91,7 +91,9 @@ export const QUESTION = (asked: string) => sql`
         where path ~ pattern_of(slot_of(one ->> 'resource')) and (not one ? 'methods'
           or one -> 'methods' ? method or (method = 'HEAD' and one -> 'methods' ? 'GET'))
         order by outline_of(slot_of(one ->> 'resource')), one ? 'methods' desc, place limit 1), cost) as cost,
-      case when tiers.limits ? (line ->> 'limitName') then (tiers.limits ->> (line ->> 'limitName'))::bigint
+      case when claimed >= 1 then least(claimed, (line ->> 'limitMax')::numeric)
+        when own.limits ? (line ->> 'limitName') then (own.limits ->> (line ->> 'limitName'))::bigint
+        when tiers.limits ? (line ->> 'limitName') then (tiers.limits ->> (line ->> 'limitName'))::bigint
         else (line ->> 'limit')::bigint end as "limit", (
         select times from winners as other where other.number = applying.number and other.action = 'multiply'
           and exists (select from multiplied where by_id = other.id and multiplied.id = applying.id)
@@ -105,10 +107,12 @@ export const QUESTION = (asked: string) => sql`
             where case when applying."by" = '{}' then parts <> '{}'
               else parts = applying."by" or 'header:X-Model' = any(applying."by") end))
         order by priority, rank, scope = 'all', id limit 1) as factor
-    from applying left join weir.tiers on tiers.name = applying.tier
+    from applying left join weir.tiers on tiers.name = applying.tier left join weir.tenants as own on own.id = applying.tenant
       cross join jsonb_array_elements(case applying.limits when '[]'
-        then jsonb_build_array(jsonb_build_object('limit', applying."limit", 'limitName', limit_name))
+        then jsonb_build_array(jsonb_build_object('limit', applying."limit", 'limitName', limit_name, 'limitClaim', limit_claim, 'limitMax', limit_max))
         else applying.limits end) as line
+      cross join lateral (select case when claims ->> (line ->> 'limitClaim') ~ '^[0-9]+$'
+        then (claims ->> (line ->> 'limitClaim'))::numeric end as claimed) as said
   )
   select number, name || suffix || ': ' || case when factor is null then "limit" * times else greatest(1, floor("limit" * times * factor)) end || ' for ' || cost as line from limited
   cross join lateral (

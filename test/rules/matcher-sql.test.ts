@@ -3,9 +3,13 @@ import { sql } from 'drizzle-orm';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseFlatRule } from '../../src/core/matching/flat-rule.ts';
-import type { Tier } from '../../src/core/matching/rule.ts';
+import type { TenantLimits, Tier } from '../../src/core/matching/rule.ts';
 import { compileSnapshot, type MatchRequest } from '../../src/core/matching/snapshot.ts';
-import { rules as rulesTable, tiers as tiersTable } from '../../src/rules/tables/tables.ts';
+import {
+  rules as rulesTable,
+  tenants as tenantsTable,
+  tiers as tiersTable,
+} from '../../src/rules/tables/tables.ts';
 import { rounds } from '../rounds.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
 import { FUNCTIONS, QUESTION } from './matcher-question.ts';
@@ -15,6 +19,7 @@ import {
   type RuleRow,
   request,
   ruleSet,
+  tenantLimitSet,
   tierSet,
 } from './random-rule-sets.ts';
 
@@ -37,10 +42,16 @@ describe('the compiled matcher', () => {
       fc.asyncProperty(
         anyRules,
         tierSet,
+        tenantLimitSet,
         fc.array(anyRequest, { minLength: 40, maxLength: 60 }),
-        async (rules, tiers, requests) => {
+        async (rules, tiers, tenantLimits, requests) => {
           const inForce = rules.filter(({ enabled }) => enabled);
-          const snapshot = compileSnapshot('v', { rules: inForce.map(parseFlatRule), tiers, lists: [] });
+          const snapshot = compileSnapshot('v', {
+            rules: inForce.map(parseFlatRule),
+            tiers,
+            tenantLimits,
+            lists: [],
+          });
           const compiled = requests.map((each) =>
             snapshot
               .match(each)
@@ -49,7 +60,7 @@ describe('the compiled matcher', () => {
                   `${rule.name}${rule.isBound ? ' bound' : ''}: ${limit} for ${cost}`,
               ),
           );
-          await write(rules, tiers);
+          await write(rules, tiers, tenantLimits);
           const asked = await askPostgres(requests);
           expect(compiled.map((names) => names.toSorted())).toEqual(asked.map((names) => names.toSorted()));
           matched += compiled.flat().length;
@@ -62,7 +73,11 @@ describe('the compiled matcher', () => {
   });
 });
 
-async function write(rules: readonly RuleRow[], tiers: readonly Tier[]): Promise<void> {
+async function write(
+  rules: readonly RuleRow[],
+  tiers: readonly Tier[],
+  tenantLimits: TenantLimits,
+): Promise<void> {
   const { database } = postgres;
   const rows = rules.map(
     ({
@@ -103,8 +118,12 @@ async function write(rules: readonly RuleRow[], tiers: readonly Tier[]): Promise
   await database.batch([
     database.delete(rulesTable),
     database.delete(tiersTable),
+    database.delete(tenantsTable),
     database.insert(rulesTable).values(rows),
     ...tiers.map((tier) => database.insert(tiersTable).values(tier)),
+    ...Object.entries(tenantLimits).map(([id, limits]) =>
+      database.insert(tenantsTable).values({ id, limits }),
+    ),
   ]);
 }
 

@@ -39,14 +39,22 @@ const ruleResource = fc.oneof(
 );
 
 const limits = fc
-  .record({ limit: fc.constantFrom(null, 1, 2, 3), limitName: fc.constantFrom(null, 'requests', 'exports') })
+  .record({
+    limit: fc.constantFrom(null, 1, 2, 3),
+    limitName: fc.constantFrom(null, 'requests', 'exports'),
+    claim: fc.constantFrom(null, null, 'quota'),
+  })
+  .map(({ claim, ...one }) => ({
+    ...one,
+    ...(claim !== null && one.limit !== null && { limitClaim: claim, limitMax: 7 }),
+  }))
   .filter(({ limit, limitName }) => limit !== null || limitName !== null);
 
 const several = fc.constantFrom<WrittenLimit[][]>(
   [],
   [],
   [
-    { limit: 4, windowSeconds: 1 },
+    { limit: 4, windowSeconds: 1, limitClaim: 'burst', limitMax: 1_000 },
     { limitName: 'exports', windowSeconds: 60 },
     { limit: 5, limitName: 'requests', windowSeconds: 3600 },
     { limit: 6, window: 'month', timeZone: 'Europe/Berlin', anchorDay: 15 },
@@ -166,6 +174,24 @@ export const tierSet = fc
     ),
   );
 
+export const tenantLimitSet = fc.dictionary(fc.constantFrom('u1', 'u2'), tierLimits, {
+  noNullPrototype: true,
+});
+
+const claim = fc.constantFrom(
+  '5',
+  '007',
+  '900',
+  '99999999999999999999',
+  '0',
+  '-3',
+  '1.5',
+  '1e3',
+  ' 4',
+  '4\n',
+  'x',
+  '',
+);
 const optionalId = fc.constantFrom(undefined, 'u1', 'u2', '192.0.2.1');
 const caller: fc.Arbitrary<Caller> = fc.record({
   ip: fc.constantFrom('192.0.2.1', '192.0.2.2'),
@@ -174,6 +200,9 @@ const caller: fc.Arbitrary<Caller> = fc.record({
   apiKeyId: optionalId,
   tenantId: optionalId,
   tier: fc.constantFrom(undefined, 'free', 'premium', 'gone'),
+  claims: fc.option(fc.dictionary(fc.constantFrom('quota', 'burst'), claim, { noNullPrototype: true }), {
+    nil: undefined,
+  }),
 });
 const path = fc
   .array(fc.constantFrom('a', 'B', 'b', 'c.d', 'cxd', 'c+d', 'x:y', 'é', '_weir', '.', '..', 'a;v=1'), {

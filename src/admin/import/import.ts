@@ -4,11 +4,11 @@ import { getTableName, type SQL, sql } from 'drizzle-orm';
 import type { AnyPgColumn } from 'drizzle-orm/pg-core';
 import type { Values } from '../../authoring/bodies.ts';
 import { invalidBody, ProblemError } from '../../http/internal-requests.ts';
-import { bytesOfListEntry, MAX_SAVED_BYTES } from '../../rules/publishing/snapshot-size.ts';
+import { MAX_SAVED_BYTES } from '../../rules/publishing/snapshot-size.ts';
 import { asActor, type Database } from '../../rules/tables/repository.ts';
 import { ALL_RULES } from '../../rules/tables/tables.ts';
 import type { Collection, Deployment } from '../collection/declaration.ts';
-import { CALLERS, LIST_ENTRIES, TIERS } from '../collections.ts';
+import { CALLERS, TIERS } from '../collections.ts';
 import { sqlStateOf } from '../problems.ts';
 import { tooLarge } from '../publish-change.ts';
 import { entriesIn, FINGERPRINT, type ImportDocument, readStoredRows, type StoredRows } from './document.ts';
@@ -71,7 +71,7 @@ function expectPossible(
       detail: `By users, tenants or keys: ${inUse.map(({ name }) => name).join(', ')}.`,
     });
   const grownBy =
-    plan.collections.reduce((sum, one) => sum + growthOf(one), 0) + growthOfLists(document, callers);
+    plan.collections.reduce((sum, one) => sum + growthOf(one), 0) + growthOfCallers(document, callers);
   const bytes = stored.publishedBytes + grownBy;
   if (grownBy > 0 && bytes > MAX_SAVED_BYTES) throw tooLarge(bytes);
   return plan;
@@ -83,12 +83,13 @@ function growthOf({ collection, created, updated, deleted }: CollectionPlan): nu
   return sum(created) + sum(after) - sum(before) - sum(deleted);
 }
 
-/** Estimates the bytes of new list entries, as if they were as long as the others. */
-function growthOfLists(document: ImportDocument, callers: CallerSummary): number {
-  const entries = entriesIn(document, LIST_ENTRIES) ?? [];
-  const bytes = entries.reduce((sum, entry) => sum + bytesOfListEntry(entry), 0);
-  return entries.length === 0 ? 0 : (bytes * (callers[LIST_ENTRIES.path]?.created ?? 0)) / entries.length;
-}
+/** Estimates the bytes of new tenants and list entries, as if they were as long as the others. */
+const growthOfCallers = (document: ImportDocument, callers: CallerSummary): number =>
+  CALLERS.reduce((sum, collection) => {
+    const entries = entriesIn(document, collection) ?? [];
+    const bytes = entries.reduce((so, entry) => so + (collection.bytesOf?.(entry) ?? 0), 0);
+    return bytes === 0 ? sum : sum + (bytes * (callers[collection.path]?.created ?? 0)) / entries.length;
+  }, 0);
 
 /** Deletes rows that refer to others before these, and writes them after these. */
 async function write(

@@ -3,9 +3,11 @@
 
 import * as z from 'zod';
 import {
+  CLAIM_USES,
   compileResource,
   type Explanation,
   explain,
+  LIMIT_SOURCES,
   REASONS_AGAINST,
   type RuleExplanation,
 } from '../../authoring/explain.ts';
@@ -15,7 +17,7 @@ import { countedIp } from '../../core/matching/ip.ts';
 import { canonicalPath } from '../../core/matching/path.ts';
 import { noSeat, type PlannedRequest, planRequest } from '../../core/matching/plan.ts';
 import { isOwnPath, OWN_PREFIX, slotOf } from '../../core/matching/resource.ts';
-import { LISTS, SCOPES } from '../../core/matching/rule.ts';
+import { LISTS, LONGEST_CLAIM_NAME, SCOPES } from '../../core/matching/rule.ts';
 import { compileSnapshot, ENFORCEMENTS } from '../../core/matching/snapshot.ts';
 import { movingUntilMs } from '../../core/regions/placement.ts';
 import { invalidBody, ProblemError } from '../../http/internal-requests.ts';
@@ -72,9 +74,9 @@ const explainBody = z
       .optional()
       .describe('The headers that rules count by.'),
     claims: z
-      .record(z.string().max(64), z.string().max(256))
+      .record(z.string().max(LONGEST_CLAIM_NAME), z.string().max(256))
       .optional()
-      .describe('Claims of the token, if rules count by them.'),
+      .describe('Claims of the token, if rules count by them or take limits from them.'),
     country: z.string().max(8).optional(),
     asn: z.string().max(16).optional(),
     colo: z.string().max(8).optional(),
@@ -113,7 +115,14 @@ const explanationBody = z
         z.strictObject({
           id: z.string(),
           ...shownLimit,
-          limitFrom: z.enum(['rule', 'tier']),
+          limitFrom: z.enum(LIMIT_SOURCES),
+          claim: z
+            .strictObject({ name: z.string(), value: z.string().nullable(), use: z.enum(CLAIM_USES) })
+            .nullable()
+            .describe(
+              'The claim that the rule takes its limit from. capped: it is larger than limitMax, which is the limit. missing, ' +
+                'unusable: the limit is from elsewhere. Null if the rule asks for none.',
+            ),
           times: z.number().nullable().describe('The factor of the limit. Null if it is not multiplied.'),
           cost: z.int().describe('How many units the request takes.'),
           subject: z
@@ -267,11 +276,12 @@ function toShown(
   const untilMs = stored && movingUntilMs(stored, content.split, nowMs);
   const until = untilMs !== undefined && Number.isFinite(untilMs) ? new Date(untilMs).toISOString() : null;
   const dependsOnAddress = countsUnknownIp(subject);
-  return limits.map(({ limit, limitFrom, times, windowSeconds, window, policy }) => {
+  return limits.map(({ limit, limitFrom, claim, times, windowSeconds, window, policy }) => {
     const { check, outcome } = peeked.get(nameOfLimit(ruleId, windowSeconds)) ?? {};
     return {
       ...{ id: ruleId, name, policy, action: stored?.action ?? 'reject' },
       ...{ limit, limitFrom, times: times ?? null },
+      claim: claim ? { ...claim, value: claim.value ?? null } : null,
       windowSeconds: check ? check.windowMs / 1_000 : windowSeconds,
       ...{ window, cost, subject: dependsOnAddress ? { scope: subject.scope, id: null } : subject },
       bound: boundTimes === undefined ? null : limit * boundTimes,
@@ -379,7 +389,7 @@ function detailOf(against: Against, byId: ReadonlyMap<string, StoredRule>, tier:
     case 'replaced':
       return replaced(rule, byId.get(against.winnerId));
     case 'unlimited':
-      return `It has no limit for callers of ${tier ?? 'no tier'}.`;
+      return `It has no limit for callers of ${tier ?? 'no tier'}, or none for this tenant.`;
   }
 }
 

@@ -56,6 +56,9 @@ export class CallerError extends Error {
 /** Claims of a token: names and short texts. */
 export type Claims = Readonly<Record<string, string>>;
 
+export const claimIn = (claims: Claims | undefined, name: string): string | undefined =>
+  claims && Object.hasOwn(claims, name) ? claims[name] : undefined;
+
 /** The id that a scope counts by, or undefined if the caller has none of that kind. */
 export function idInScope(scope: RuleScope, caller: Caller): string | undefined {
   switch (scope) {

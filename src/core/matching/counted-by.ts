@@ -1,6 +1,6 @@
 // `by` combines several parts into one subject. The client chooses some parts (headers, path parameters), and a new
 // value must not give the client a fresh counter. So such a rule also has a bound, counted by its scope.
-import type { Caller } from './caller.ts';
+import { type Caller, claimIn } from './caller.ts';
 
 const PLAIN_PARTS = ['user', 'apiKey', 'tenant', 'ip', 'country', 'asn', 'colo'] as const;
 const NAMED_PARTS = ['header', 'claim', 'param'] as const;
@@ -70,7 +70,7 @@ function textOf(
     case 'tenant':
       return idOr(caller.tenantId, caller);
     case 'claim':
-      return idOr(claimOf(caller, name), caller);
+      return idOr(claimIn(caller.claims, name), caller);
     case 'header':
       return escaped(facts.header(name)?.trim() ?? '');
     case 'param':
@@ -79,9 +79,6 @@ function textOf(
       return escaped(facts.place(kind));
   }
 }
-
-const claimOf = ({ claims }: Caller, name: string): string | undefined =>
-  claims && Object.hasOwn(claims, name) ? claims[name] : undefined;
 
 /** No escaped id begins with @. */
 const idOr = (id: string | undefined, { ip }: Caller): string =>

@@ -29,6 +29,8 @@ const LIMIT_DEFAULTS = {
   algorithm: null,
   limit: null,
   limitName: null,
+  limitClaim: null,
+  limitMax: null,
   windowSeconds: null,
   window: null,
   timeZone: null,
@@ -153,9 +155,10 @@ const writtenLimits = (flat: FlatRule): readonly WrittenFlat[] =>
 
 const toLimit = (written: WrittenFlat): FlatLimit => {
   const { algorithm = null, limit = null, limitName = null, windowSeconds = null, window = null } = written;
+  const { limitClaim = null, limitMax = null } = written;
   const { timeZone = null, anchorDay = null, burst = null, buckets = null } = written;
   return {
-    ...{ algorithm, limit, limitName, window, timeZone, anchorDay, burst, buckets },
+    ...{ algorithm, limit, limitName, limitClaim, limitMax, window, timeZone, anchorDay, burst, buckets },
     windowSeconds: window === null ? windowSeconds : CALENDAR_SECONDS[window],
   };
 };

@@ -2,7 +2,7 @@
 
 import { type AlgorithmId, traitsOf } from '../counting/algorithms/registry.ts';
 import type { CalendarWindow } from '../counting/calendar.ts';
-import type { Caller } from './caller.ts';
+import { type Caller, type Claims, claimIn } from './caller.ts';
 
 /** What a rule counts: everybody together, or each tenant, user, API key or IP separately. */
 export const SCOPES = ['global', 'tenant', 'user', 'apiKey', 'ip'] as const;
@@ -112,8 +112,11 @@ export interface RuleLimit {
   readonly algorithm: AlgorithmId;
   /** Null: only tiers that have `limitName` are limited. */
   readonly limit: number | null;
-  /** A limit of the caller's tier with this name takes precedence over `limit`. */
+  /** A limit of the caller's tenant or tier with this name takes precedence over `limit`. */
   readonly limitName: string | null;
+  /** A limit in this claim of the caller takes precedence over both, up to `limitMax`. */
+  readonly limitClaim: string | null;
+  readonly limitMax: number | null;
   /** For a calendar window: its approximate length. */
   readonly windowSeconds: number;
   /** A day, week or month of the calendar. Null: windows are aligned to the epoch. */
@@ -168,6 +171,7 @@ export const LARGEST_LIMIT = 1_000_000_000_000;
 export const MAX_TIMES = 1_000_000;
 /** For a rule that multiplies. A smaller factor would be a denial. */
 export const LEAST_TIMES = 0.001;
+export const LONGEST_CLAIM_NAME = 128;
 export const LARGEST_COST = 1_000_000_000;
 export const LONGEST_WINDOW_SECONDS = 366 * 86_400;
 /** Each limit is a counter that a request reads and writes. */
@@ -240,19 +244,56 @@ export interface ListEntry {
   readonly expiresAtMs: number | null;
 }
 
-// The tier of a caller, and what it says about the limit of a rule.
+// What is known of a caller's limits: a claim, the limits of its tenant, and those of its tier.
+
+/** Limits of tenants by their ids. */
+export type TenantLimits = Readonly<Record<string, TierLimits>>;
 
 export interface CallerTier {
   readonly name: string | undefined;
   readonly limits: TierLimits | undefined;
+  /** The limits of the caller's tenant. They come before those of the tier. */
+  readonly ofTenant?: TierLimits | undefined;
 }
 
 /** A caller without a tier, or with an unknown one, has the default tier. */
-export function compileTiers(tiers: readonly Tier[]): (caller: Caller) => CallerTier {
+export function compileTiers(
+  tiers: readonly Tier[],
+  tenantLimits: TenantLimits = {},
+): (caller: Caller) => CallerTier {
   const byName = new Map<string | undefined, CallerTier>(tiers.map((tier) => [tier.name, tier]));
   const byDefault = tiers.find(({ isDefault }) => isDefault) ?? { name: undefined, limits: undefined };
-  return ({ tier }) => byName.get(tier) ?? byDefault;
+  const byTenant = new Map<string | undefined, TierLimits>(Object.entries(tenantLimits));
+  return ({ tier, tenantId }) => {
+    const found = byName.get(tier) ?? byDefault;
+    const ofTenant = byTenant.get(tenantId);
+    return ofTenant ? { name: found.name, limits: found.limits, ofTenant } : found;
+  };
 }
+
+/** What the caller's claim, tenant or tier says about a limit: null is unlimited, undefined is nothing. */
+export function limitOfCaller(
+  limit: Pick<RuleLimit, 'limitName' | 'limitClaim' | 'limitMax'>,
+  { claims }: Pick<Caller, 'claims'>,
+  tier: CallerTier | undefined,
+): number | null | undefined {
+  const claimed = limit.limitClaim === null ? undefined : claimedLimit(limit, claims);
+  if (claimed !== undefined) return claimed;
+  const ofTenant = limitOfTier(limit, tier?.ofTenant);
+  return ofTenant === undefined ? limitOfTier(limit, tier?.limits) : ofTenant;
+}
+
+/** Undefined unless the claim is a whole number of at least 1. A larger number than `limitMax` counts as that. */
+export function claimedLimit(
+  { limitClaim, limitMax }: Pick<RuleLimit, 'limitClaim' | 'limitMax'>,
+  claims: Claims | undefined,
+): number | undefined {
+  const said = limitClaim === null ? undefined : claimIn(claims, limitClaim);
+  const units = said !== undefined && DIGITS.test(said) ? Number(said) : 0;
+  return units >= 1 ? Math.min(units, limitMax ?? LARGEST_LIMIT) : undefined;
+}
+
+const DIGITS = /^[0-9]+$/;
 
 /** What the tier says about a limit: null is unlimited, undefined is nothing. */
 export function limitOfTier(

@@ -25,7 +25,7 @@ import {
 } from './conditions.ts';
 import { parametersOf, type RequestFacts } from './counted-by.ts';
 import { contains, parseResource, type Route } from './resource.ts';
-import { EVERY_SCOPE, RULE_SCOPES, type Rule, type RuleScope } from './rule.ts';
+import { EVERY_SCOPE, RULE_SCOPES, type Rule, type RuleLimit, type RuleScope } from './rule.ts';
 
 // Which of two rules of a slot comes first.
 
@@ -190,7 +190,7 @@ export interface Slot {
   readonly by: string;
   readonly route: Route;
   readonly isShadow: boolean;
-  /** Whether the tier or the tenant of a caller makes a difference. */
+  /** Whether the tier, the tenant or a claim of a caller makes a difference. */
   asksWho: boolean;
   /** Whether some rule of the slot puts broader rules aside. */
   isReplacing: boolean;
@@ -233,7 +233,7 @@ export const placeOf = ({ scope, isShadow }: Pick<Slot, 'scope' | 'isShadow'>): 
 /** Rules must be added by rank, the best one first. */
 export function addToSlot(slot: Slot, rule: PublishedRule, rank: number, resource: string): void {
   const candidate = toCandidate(slot, rule, { rank, resource });
-  slot.asksWho ||= rule.tiers.length > 0 || rule.tenants.length > 0 || takesLimitOfTier(rule);
+  slot.asksWho ||= rule.tiers.length > 0 || rule.tenants.length > 0 || rule.limits.some(asksCaller);
   slot.isReplacing ||= candidate.isReplacing;
   slot.mustSeeDenied ||= rule.countDenied || rule.blockSeconds !== null;
   if (rule.subjects.length > 0) slot.bySubject = addNamed(slot.bySubject, rule.subjects, candidate);
@@ -242,8 +242,8 @@ export function addToSlot(slot: Slot, rule: PublishedRule, rank: number, resourc
   else addUnlessCovered(slot.everybody, candidate);
 }
 
-export const takesLimitOfTier = ({ limits }: Rule): boolean =>
-  limits.some(({ limitName }) => limitName !== null);
+/** Whether callers may have limits of their own. */
+const asksCaller = ({ limitName, limitClaim }: RuleLimit) => limitName !== null || limitClaim !== null;
 
 function toCandidate(
   slot: Slot,

@@ -21,13 +21,14 @@ import {
   type RouteTrie,
 } from './resource.ts';
 import {
+  type CallerTier,
   compileTiers,
   EVERY_SCOPE,
   type ListEntry,
-  limitOfTier,
+  limitOfCaller,
   type Split,
+  type TenantLimits,
   type Tier,
-  type TierLimits,
 } from './rule.ts';
 import {
   addToSlot,
@@ -122,6 +123,8 @@ export type { Match, MatchRequest } from './slots.ts';
 export interface SnapshotContent {
   readonly rules: readonly PublishedRule[];
   readonly tiers: readonly Tier[];
+  /** Undefined if no tenant has limits that rules take. */
+  readonly tenantLimits?: TenantLimits | undefined;
   readonly lists: readonly ListEntry[];
   /** Undefined until the first publication that knows of regions. */
   readonly split?: Split | undefined;
@@ -174,7 +177,7 @@ export const MAX_LIMITS = 200;
 
 export function compileSnapshot(version: string, content: SnapshotContent): Snapshot {
   const { routes, enforced, multiplyingSlots } = compileRoutes(content.rules);
-  const tierOf = compileTiers(content.tiers);
+  const tierOf = compileTiers(content.tiers, content.tenantLimits);
   const origins = compileOriginRoutes(content.routes);
   const hasRoutes = content.rules.some((rule) => rule.routes.length > 0);
   const nameOfRoute = ({ facts, matchPath }: MatchRequest) =>
@@ -210,7 +213,7 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
         rule === undefined ? one.policy === policy : [one.id, one.name].includes(rule),
       ) === true,
     limitOf(counter, caller, nowMs) {
-      const limit = limitIn(counter, tierOf(caller).limits);
+      const limit = limitIn(counter, caller, tierOf(caller));
       if (limit === null) return null;
       const times = hasMultiplying ? timesFor(counter, multiplyingFor(caller, nowMs), caller) : undefined;
       return times === undefined ? { limit } : { limit: multiplied(limit, times, counter), times };
@@ -219,10 +222,10 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
       const request = completed(asked);
       const tier = tierOf(request.caller);
       const winners = winnersIn(routes, request, tier.name);
-      if (!hasMultiplying) return matchesOf(withoutReplaced(winners), saidOf(request, tier.limits));
+      if (!hasMultiplying) return matchesOf(withoutReplaced(winners), saidOf(request, tier));
       const multiplying = winners.filter(({ rule }) => isMultiplying(rule));
       const others = winners.filter(({ rule }) => !isMultiplying(rule));
-      return matchesOf(withoutReplaced(others), saidOf(request, tier.limits, multiplying));
+      return matchesOf(withoutReplaced(others), saidOf(request, tier, multiplying));
     },
     matchByIpOnly(asked) {
       const request = completed(asked);
@@ -237,7 +240,7 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
         for (const winner of winnersOf(slot, { caller, nowMs }, tier.name)) {
           if (told.has(winner.rule) || hasBound(winner.rule)) continue;
           if (winner.rule.resources.length > 1) told.add(winner.rule);
-          addMatches(limits, winner, { caller, limits: tier.limits, multiplying });
+          addMatches(limits, winner, { caller, tier, multiplying });
           if (limits.length >= MAX_LIMITS) return limits.slice(0, MAX_LIMITS);
         }
       return limits;
@@ -301,24 +304,23 @@ function isRepeated(winners: readonly Candidate[], winner: Candidate): boolean {
 
 interface Said {
   readonly caller: Caller;
-  /** The limits of the caller's tier. */
-  readonly limits: TierLimits | undefined;
+  readonly tier: CallerTier | undefined;
   /** Undefined: there is no particular request, so flat costs apply. */
   readonly request?: MatchRequest | undefined;
   /** Rules that multiply limits of this caller. */
   readonly multiplying?: readonly Candidate[] | undefined;
 }
 
-const saidOf = (request: MatchRequest, limits: Said['limits'], multiplying?: Said['multiplying']): Said => ({
+const saidOf = (request: MatchRequest, tier: Said['tier'], multiplying?: Said['multiplying']): Said => ({
   caller: request.caller,
-  limits,
+  tier,
   request,
   multiplying,
 });
 
 /** If the winner is unlimited for the caller's tier, the next rule of the slot does not apply instead. */
 function addMatches(into: Match[], winner: Candidate, said: Said): void {
-  const { caller, limits, request, multiplying } = said;
+  const { caller, tier, request, multiplying } = said;
   const { costOf, rule, parameters } = winner;
   const times = multiplying?.length ? timesFor(rule, multiplying, caller) : undefined;
   const { counters, matches } = request
@@ -331,17 +333,17 @@ function addMatches(into: Match[], winner: Candidate, said: Said): void {
   }
   const cost = request && costOf ? costOf(request) : rule.cost;
   for (const counter of counters) {
-    const own = limitIn(counter, limits);
+    const own = limitIn(counter, caller, tier);
     if (own === null) continue;
     const limit = times === undefined ? own : multiplied(own, times, counter);
     into.push({ rule: counter, limit, cost, times, parameters });
   }
 }
 
-function limitIn(counter: CompiledRule, limits: TierLimits | undefined): number | null {
-  const ofTier = limitOfTier(counter, limits);
-  if (ofTier === undefined || ofTier === null) return ofTier === undefined ? counter.limit : null;
-  return counter.isBound ? ofTier * counter.boundTimes : ofTier;
+function limitIn(counter: CompiledRule, caller: Caller, tier: CallerTier | undefined): number | null {
+  const own = limitOfCaller(counter, caller, tier);
+  if (own === undefined || own === null) return own === undefined ? counter.limit : null;
+  return counter.isBound ? own * counter.boundTimes : own;
 }
 
 interface CompiledRoutes {

@@ -10,7 +10,7 @@ import { compileSnapshot, type Snapshot, type SnapshotContent } from './snapshot
 const FORMAT = 3;
 /** For snapshots with calendars or rules that multiply. Older Workers can still read the others. */
 const FORMAT_4 = 4;
-/** For snapshots with rules that name tenants, or are for every scope. */
+/** For snapshots in which rules name tenants, are for every scope, or take limits of callers other than their tier's. */
 const FORMAT_5 = 5;
 /** The formats that this Worker can read. Each includes the ones before it. */
 const READABLE: readonly number[] = [1, 2, FORMAT, FORMAT_4, FORMAT_5];
@@ -23,20 +23,21 @@ export const encodeSnapshot = ({ rules, ...others }: SnapshotContent): string =>
 
 /** Joins encoded rules. The publisher keeps the texts of unchanged rules. */
 export function joinSnapshot({ rules, ...content }: EncodedContent): string {
-  const { tiers, lists, split, routes, settings, calendars, off } = content;
-  const rest = JSON.stringify({ tiers, lists, split, routes, settings, calendars, off });
-  const format = rules.some(needsFormat5)
-    ? FORMAT_5
-    : calendars !== undefined || rules.some((text) => text.includes(MULTIPLYING))
-      ? FORMAT_4
-      : FORMAT;
+  const { tiers, tenantLimits, lists, split, routes, settings, calendars, off } = content;
+  const rest = JSON.stringify({ tiers, tenantLimits, lists, split, routes, settings, calendars, off });
+  const format =
+    tenantLimits !== undefined || rules.some(needsFormat5)
+      ? FORMAT_5
+      : calendars !== undefined || rules.some((text) => text.includes(MULTIPLYING))
+        ? FORMAT_4
+        : FORMAT;
   return `{"format":${format},"rules":[${rules.join(',')}],${rest.slice(1)}`;
 }
 
 /** Every encoded rule that multiplies contains this text. */
 const MULTIPLYING = '"action":"multiply"';
-/** Every encoded rule that names tenants, or is for every scope, contains one of these. */
-const SINCE_5 = ['"tenants":[', '"scope":"all"'];
+/** Every encoded rule that names tenants, is for every scope, or takes a limit of a claim contains one of these. */
+const SINCE_5 = ['"tenants":[', '"scope":"all"', '"limitClaim":"'];
 const needsFormat5 = (text: string) => SINCE_5.some((part) => text.includes(part));
 
 export interface EncodedContent extends Omit<SnapshotContent, 'rules'> {

@@ -162,7 +162,7 @@ interface PlacementOption {
   readonly central: boolean;
   /** When every region had the announcement of the replacement; infinite before that, and for the one in force. */
   readonly untilMs: number;
-  /** Cached parts by limit: a rule has few limits, one for each tier. A multiplying rule may change the burst alone. */
+  /** Cached parts of the last limits: one for each tier, or for each claim. A multiplying rule may change the burst alone. */
   readonly byLimit: Map<
     number,
     { readonly extra: number | undefined; readonly placed: readonly [Placement] }
@@ -188,11 +188,15 @@ export function createPlacements(split: Split): Placements {
   };
 }
 
+/** Of one rule. Callers may have any number of limits, because those come from claims. */
+const MAX_CACHED_LIMITS = 100;
+
 function placeBy({ central, regions, byLimit }: PlacementOption, check: RuleCheck): readonly [Placement] {
   if (central) return [wholeAt(centralRegionOf(hashTagOf(check.key), regions), check)];
   const found = byLimit.get(check.limit);
   if (found && found.extra === check.extra) return found.placed;
   const placed = [{ parts: withShortQueues(check.rule, partsOf(check, regions)), at: undefined }] as const;
+  if (byLimit.size >= MAX_CACHED_LIMITS) byLimit.clear();
   byLimit.set(check.limit, { extra: check.extra, placed });
   return placed;
 }

@@ -1,18 +1,27 @@
 // Reads all rules, tiers and lists from Postgres. Bad rows are put aside with the reason.
 
-import { asc, eq, gt, isNotNull, isNull, or, sql } from 'drizzle-orm';
+import { asc, eq, gt, isNull, or, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { parseRoutes } from '../../authoring/route-schema.ts';
 import { limitProblem } from '../../authoring/rule-problems.ts';
 import { parseRules, type RejectedRow } from '../../authoring/rule-schema.ts';
-import { resolveTiers, type WrittenTier } from '../../authoring/tier-schema.ts';
+import { resolveLimits, resolveTiers, type WrittenTier } from '../../authoring/tier-schema.ts';
 import { type NamedSubject, nameOfSubject, subjectsNamedBy } from '../../authoring/warnings.ts';
 import { traitsOf } from '../../core/counting/algorithms/registry.ts';
 import { ruleNameOf } from '../../core/matching/compiled-rule.ts';
 import { ipRangeProblem } from '../../core/matching/ip.ts';
 import type { OriginPolicy } from '../../core/matching/origin-routes.ts';
-import { type ListEntry, limitOfTier, type Rule, type Tier } from '../../core/matching/rule.ts';
-import { names, takesLimitOfTier } from '../../core/matching/slots.ts';
+import {
+  type ListEntry,
+  limitOfTier,
+  type Rule,
+  type RuleLimit,
+  type TenantLimits,
+  type Tier,
+  type TierLimits,
+  type WrittenTierLimits,
+} from '../../core/matching/rule.ts';
+import { names } from '../../core/matching/slots.ts';
 import {
   type PublishedRule,
   type RuleOff,
@@ -24,6 +33,7 @@ import type { CallerRevisions } from '../../core/ports/callers.ts';
 import type { Database } from '../tables/repository.ts';
 import {
   IS_FOREIGN,
+  IS_PUBLISHED_TENANT,
   listEntries,
   type RouteRow,
   routes as routesTable,
@@ -68,7 +78,7 @@ export async function readContent(database: Database, nowMs: number): Promise<Re
 const MOST_OFF = 1_000;
 
 /**
- * Queries for tiers, lists, placements, routes, settings and anchor days, for a transaction. `assemble` takes the rows.
+ * Queries for tiers, lists, placements, routes, settings and tenants, for a transaction. `assemble` takes the rows.
  */
 export const otherQueries = (database: Database) =>
   [
@@ -82,9 +92,9 @@ export const otherQueries = (database: Database) =>
     database.select().from(routesTable).where(eq(routesTable.enabled, true)).orderBy(asc(routesTable.name)),
     database.select().from(settingsTable),
     database
-      .select({ id: tenants.id, anchorDay: tenants.anchorDay })
+      .select({ id: tenants.id, anchorDay: tenants.anchorDay, limits: tenants.limits })
       .from(tenants)
-      .where(isNotNull(tenants.anchorDay))
+      .where(IS_PUBLISHED_TENANT)
       .orderBy(asc(tenants.id)),
     database
       .select({
@@ -103,7 +113,7 @@ export type OtherRows = readonly [
   placements: readonly PlacementRow[],
   routes: readonly RouteRow[],
   settings: readonly SettingsRow[],
-  tenants: readonly AnchoredTenant[],
+  tenants: readonly PublishedTenant[],
   off: readonly RuleOffRow[],
 ];
 
@@ -111,6 +121,11 @@ export type RuleOffRow = Pick<
   typeof rulesTable.$inferSelect,
   'id' | 'name' | 'policy' | 'scope' | 'resource' | 'resources'
 >;
+
+/** A tenant with an anchor day, or with limits of its own. */
+interface PublishedTenant extends AnchoredTenant {
+  readonly limits: WrittenTierLimits;
+}
 
 export interface AssembleOptions {
   /** For calendars, which are published for some months. */
@@ -124,25 +139,33 @@ export interface AssembleOptions {
  */
 export function assemble<R extends Rule>(
   rules: readonly R[],
-  [tierRows, listRows, placed, routeRows, settingRows, anchoredTenants, offRows]: OtherRows,
+  [tierRows, listRows, placed, routeRows, settingRows, tenantRows, offRows]: OtherRows,
   { nowMs, origins }: AssembleOptions,
 ) {
   const tiers = parseTiers(tierRows);
   const lists = parseLists(listRows);
   const routes = parseRoutes(routeRows, origins);
   const usable = withUsableLimits(rules, tiers.good);
+  const ofTenants = toTenantLimits(tenantRows, usable.good, tiers.good);
   return {
     content: {
       rules: usable.good,
       tiers: tiers.good,
+      tenantLimits: ofTenants.limits,
       lists: lists.good,
       split: toSplit(placed, rules),
       routes: routes.good.length > 0 ? routes.good : undefined,
       settings: toSettings(settingRows),
-      calendars: calendarsFor(usable.good, anchoredTenants, nowMs),
+      calendars: calendarsFor(usable.good, tenantRows, nowMs),
       off: offRows.length > 0 ? offRows.map(toOff) : undefined,
     },
-    rejected: [...usable.rejected, ...tiers.rejected, ...lists.rejected, ...routes.rejected],
+    rejected: [
+      ...usable.rejected,
+      ...tiers.rejected,
+      ...ofTenants.rejected,
+      ...lists.rejected,
+      ...routes.rejected,
+    ],
   };
 }
 
@@ -197,7 +220,7 @@ function withUsableLimits<R extends Rule>(rules: readonly R[], tiers: readonly T
   const sorted: Sorted<R> = { good: [], rejected: [] };
   for (const rule of rules) {
     // Most rules take nothing from tiers, and there may be thousands.
-    const problems = takesLimitOfTier(rule) ? tiers.flatMap((tier) => tierProblems(rule, tier)) : [];
+    const problems = takesNamedLimit(rule) ? tiers.flatMap((tier) => tierProblems(rule, tier)) : [];
     if (problems.length === 0) sorted.good.push(rule);
     else sorted.rejected.push({ id: rule.id, name: rule.name, problems });
   }
@@ -207,12 +230,51 @@ function withUsableLimits<R extends Rule>(rules: readonly R[], tiers: readonly T
 function tierProblems(rule: Rule, { name, limits }: Tier): string[] {
   if (!names(rule.tiers, name)) return [];
   return rule.limits.flatMap((one) => {
-    const limit = limitOfTier(one, limits);
-    if (limit == null || traitsOf(one.algorithm).holdsSeats) return [];
-    const problem = limitProblem(one, limit);
+    const problem = problemWith(one, limitOfTier(one, limits));
     return problem ? [`limitName: with the limit of tier ${name}, ${problem}`] : [];
   });
 }
+
+/**
+ * The limits of tenants that some rule takes. One that an algorithm cannot count is left out, so that a tenant never
+ * takes a rule from the others.
+ */
+function toTenantLimits(
+  rows: readonly PublishedTenant[],
+  rules: readonly Rule[],
+  tiers: readonly Tier[],
+): { readonly limits: TenantLimits | undefined; readonly rejected: RejectedRow[] } {
+  const limitsNamed = Map.groupBy(
+    rules.flatMap((rule) => rule.limits),
+    ({ limitName }) => limitName,
+  );
+  const rejected: RejectedRow[] = [];
+  const known = rows.flatMap(({ id, limits: written }): [string, TierLimits][] => {
+    const asked = Object.entries(written).filter(([name]) => limitsNamed.has(name));
+    if (asked.length === 0) return [];
+    const { limits, problems } = resolveLimits(Object.fromEntries(asked), tiers);
+    const uncountable = Object.entries(limits).flatMap(([name, value]) => {
+      const problem = (limitsNamed.get(name) ?? []).map((one) => problemWith(one, value)).find(Boolean);
+      return problem === undefined ? [] : [[name, `limits.${name}: ${problem}`] as const];
+    });
+    if (problems.length + uncountable.length > 0)
+      rejected.push({
+        id,
+        name: `tenant ${id}`,
+        problems: [...problems, ...uncountable.map(([, problem]) => problem)],
+      });
+    const bad = new Map(uncountable);
+    const good = Object.entries(limits).filter(([name]) => !bad.has(name));
+    return good.length > 0 ? [[id, Object.fromEntries(good)]] : [];
+  });
+  return { limits: known.length > 0 ? Object.fromEntries(known) : undefined, rejected };
+}
+
+/** Why the counters would refuse this limit of a caller; undefined if they do not. */
+const problemWith = (one: RuleLimit, limit: number | null | undefined): string | undefined =>
+  limit == null || traitsOf(one.algorithm).holdsSeats ? undefined : limitProblem(one, limit);
+
+const takesNamedLimit = ({ limits }: Rule): boolean => limits.some(({ limitName }) => limitName !== null);
 
 /** A key's id is in lower case, as Postgres writes it. */
 function parseLists(rows: readonly (typeof listEntries.$inferSelect)[]): Sorted<ListEntry> {

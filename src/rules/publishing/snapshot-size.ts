@@ -56,6 +56,12 @@ export function bytesOfRule(rule: Values): number {
 export const bytesOfTier = ({ name, limits, isDefault }: Values): number =>
   byteLength(JSON.stringify({ name, limits, isDefault })) + 1;
 
+/** 0 without limits of its own. */
+export const bytesOfTenant = ({ id, limits }: Values): number =>
+  limits == null || Object.keys(limits).length === 0
+    ? 0
+    : byteLength(JSON.stringify({ [String(id)]: limits }));
+
 /** 0 if the route is switched off. */
 export const bytesOfRoute = ({
   enabled,

@@ -23,6 +23,7 @@ import {
   LARGEST_COST,
   LARGEST_LIMIT,
   LEAST_TIMES,
+  LONGEST_CLAIM_NAME,
   LONGEST_WINDOW_SECONDS,
   MAX_BOUND_TIMES,
   MAX_COSTS_OF_A_RULE,
@@ -65,6 +66,8 @@ const IS_LIMIT = [
   `(!exists(@.burst) || ${isWholeMember('burst', 1, LARGEST_LIMIT)})`,
   `(!exists(@.buckets) || ${isWholeMember('buckets', 1, 100)})`,
   '(!exists(@.limitName) || @.limitName.type() == "string")',
+  '(exists(@.limitClaim) && exists(@.limitMax) || !exists(@.limitClaim) && !exists(@.limitMax))',
+  `(!exists(@.limitClaim) || @.limitClaim.type() == "string" && exists(@.limit) && ${isWholeMember('limitMax', 1, LARGEST_LIMIT)} && @.limitMax >= @.limit && !exists(@.burst))`,
   `(!exists(@.algorithm) || ${ALGORITHM_IDS.map((id) => `@.algorithm == "${id}"`).join(' || ')})`,
 ].join(' && ');
 
@@ -104,6 +107,8 @@ export const rules = weir.table(
     algorithm: text({ enum: ALGORITHM_IDS }).default(PEOPLE_DEFAULTS.algorithm),
     limit: bigint({ mode: 'number' }),
     limitName: text(),
+    limitClaim: text(),
+    limitMax: bigint({ mode: 'number' }),
     windowSeconds: integer(),
     window: text({ enum: CALENDAR_WINDOWS }),
     timeZone: text(),
@@ -230,7 +235,7 @@ export const rules = weir.table(
     ),
     check(
       'rules_limits_stand_alone',
-      sql`${table.limits} = '[]' or num_nonnulls(${table.limit}, ${table.limitName}, ${table.windowSeconds}, ${table.window}, ${table.timeZone}, ${table.anchorDay}, ${table.burst}, ${table.buckets}) = 0`,
+      sql`${table.limits} = '[]' or num_nonnulls(${table.limit}, ${table.limitName}, ${table.limitClaim}, ${table.limitMax}, ${table.windowSeconds}, ${table.window}, ${table.timeZone}, ${table.anchorDay}, ${table.burst}, ${table.buckets}) = 0`,
     ),
     check('rules_limits_are_limits', areObjects(table.limits, MAX_LIMITS_OF_A_RULE, IS_LIMIT)),
     check(
@@ -243,6 +248,15 @@ export const rules = weir.table(
       sql`${table.action} <> 'throttle' or ${table.limits} = '[]' and ${table.costs} = '[]'`,
     ),
     check('rules_limit_is_positive', within(table.limit, 1, LARGEST_LIMIT)),
+    check(
+      'rules_limit_claim_is_short',
+      sql`length(${table.limitClaim}) between 1 and ${sql.raw(String(LONGEST_CLAIM_NAME))}`,
+    ),
+    check(
+      'rules_limit_claim_has_bounds',
+      sql`num_nonnulls(${table.limitClaim}, ${table.limitMax}) = 0 or num_nonnulls(${table.limitClaim}, ${table.limitMax}, ${table.limit}) = 3 and ${table.limitMax} >= ${table.limit} and ${table.burst} is null`,
+    ),
+    check('rules_limit_max_is_positive', within(table.limitMax, 1, LARGEST_LIMIT)),
     check('rules_limit_name_is_short', sql`length(${table.limitName}) between 1 and 64`),
     check('rules_window_is_positive', within(table.windowSeconds, 1, LONGEST_WINDOW_SECONDS)),
     check(

@@ -3,7 +3,18 @@
 // a row is changed.
 
 import { sql } from 'drizzle-orm';
-import { bigint, boolean, check, index, integer, jsonb, text, uniqueIndex, uuid } from 'drizzle-orm/pg-core';
+import {
+  type AnyPgColumn,
+  bigint,
+  boolean,
+  check,
+  index,
+  integer,
+  jsonb,
+  text,
+  uniqueIndex,
+  uuid,
+} from 'drizzle-orm/pg-core';
 import { ROUTE_DEFAULTS } from '../../core/matching/origin-routes.ts';
 import { LISTED_KINDS, LISTS, type WrittenTierLimits } from '../../core/matching/rule.ts';
 import { ENFORCEMENTS, FILE_EXTENSIONS, SETTINGS_DEFAULTS } from '../../core/matching/snapshot.ts';
@@ -158,6 +169,19 @@ export const publications = weir.sequence('publications');
 /** Each transaction that changes something takes the next number. A transaction id starts over after a restore. */
 export const changes = weir.sequence('changes');
 
+/** Limits by name, of a tier or a tenant. */
+const areNamedLimits = (name: string, limits: AnyPgColumn) => [
+  check(`${name}_limits_is_an_object`, sql`jsonb_typeof(${limits}) = 'object'`),
+  check(
+    `${name}_limits_are_whole_numbers_or_null`,
+    sql`not jsonb_path_exists(${limits}, '$.* ? (@ != null && @.type() != "object" && (@.type() != "number" || @ < 1 || @ > 1000000000000 || @ != @.floor()))')`,
+  ),
+  check(
+    `${name}_multiples_name_a_tier`,
+    sql`not jsonb_path_exists(${limits}, '$.* ? (@.type() == "object" && !(@.of.type() == "string" && @.times.type() == "number" && @.times >= 1 && @.times <= 1000000 && @.times == @.times.floor()))')`,
+  ),
+];
+
 export const tiers = weir.table(
   'tiers',
   {
@@ -173,18 +197,13 @@ export const tiers = weir.table(
     check('tiers_name_is_plain', matches(table.name, '^[a-z0-9][a-z0-9-]{0,62}$')),
     check('tiers_display_name_is_short', sql`length(${table.displayName}) <= 128`),
     check('tiers_price_is_not_negative', sql`${table.priceCents} >= 0`),
-    check('tiers_limits_is_an_object', sql`jsonb_typeof(${table.limits}) = 'object'`),
-    check(
-      'tiers_limits_are_whole_numbers_or_null',
-      sql`not jsonb_path_exists(${table.limits}, '$.* ? (@ != null && @.type() != "object" && (@.type() != "number" || @ < 1 || @ > 1000000000000 || @ != @.floor()))')`,
-    ),
-    check(
-      'tiers_multiples_name_a_tier',
-      sql`not jsonb_path_exists(${table.limits}, '$.* ? (@.type() == "object" && !(@.of.type() == "string" && @.times.type() == "number" && @.times >= 1 && @.times <= 1000000 && @.times == @.times.floor()))')`,
-    ),
+    ...areNamedLimits('tiers', table.limits),
     uniqueIndex('tiers_one_default').on(table.isDefault).where(sql`${table.isDefault}`),
   ],
 );
+
+/** A tenant that snapshots know: one with an anchor day, or with limits of its own. */
+export const IS_PUBLISHED_TENANT = sql`anchor_day is not null or limits <> '{}'`;
 
 export const tenants = weir.table(
   'tenants',
@@ -194,6 +213,8 @@ export const tenants = weir.table(
     tier: text().references(() => tiers.name, { onUpdate: 'cascade' }),
     /** The day of the month on which its subscription is renewed. */
     anchorDay: integer(),
+    /** They come before those of its tier. */
+    limits: jsonb().$type<WrittenTierLimits>().notNull().default({}),
     ...kept,
   },
   (table) => [
@@ -201,8 +222,9 @@ export const tenants = weir.table(
     check('tenants_id_is_short', sql`length(${table.id}) between 1 and 256`),
     check('tenants_name_is_short', sql`length(${table.name}) <= 128`),
     index('tenants_tier').on(table.tier),
-    // Each publication reads tenants that have an anchor day.
-    index('tenants_anchored').on(table.id).where(sql`${table.anchorDay} is not null`),
+    ...areNamedLimits('tenants', table.limits),
+    // Each publication reads these.
+    index('tenants_published').on(table.id).where(IS_PUBLISHED_TENANT),
   ],
 );
 
