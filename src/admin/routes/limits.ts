@@ -131,7 +131,7 @@ const toNamedLimit = ({ rule, full, windowMs }: RuleCheck) => ({
 const toLimit = (check: RuleCheck, caller: Caller) => ({
   ...toNamedLimit(check),
   methods: check.rule.methods,
-  isOverride: check.rule.subjects.length > 0 || check.rule.tenants.length > 0,
+  isOverride: check.rule.subjects.length > 0,
   validUntil: check.rule.validUntilMs === null ? null : new Date(check.rule.validUntilMs).toISOString(),
   subject: subjectOf(check.rule.scope, caller),
 });
