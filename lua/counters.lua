@@ -19,7 +19,7 @@ else
 end
 local time, value
 local count = #ARGV
-if width and KEYS[1] and not KEYS[2] and count > width and count % width == 1 then
+if width and KEYS[1] and not KEYS[2] and count > width and count <= 1501 and count % width == 1 then
   local string, key = string, KEYS[1]
   local find, sub, byte, format = string.find, string.sub, string.byte, string.format
   time = redis.call('TIME')
@@ -39,16 +39,12 @@ if width and KEYS[1] and not KEYS[2] and count > width and count % width == 1 th
         if costAt and ARGV[at + costAt] ~= '' then cost = ARGV[at + costAt] * 1 end
         if extraAt and ARGV[at + extraAt] ~= '' then extra = ARGV[at + extraAt] * 1 end
         local most = extra or 1
-        if cost < 1 or most < 1 or (cost + most) % 1 > 0 or most * windowMs > 4503599627370496 then
+        local product = most * windowMs
+        if cost < 1 or most < 1 or cost % 1 + most % 1 ~= 0 or cost > 4503599627370496 or product > 17592186044416
+          and (product > 4503599627370496 or product > limit * 17592186044416) then
           isKnown = false
           break
         end
-      end
-      local product = limit * windowMs
-      if limit < 1 or product < limit or (limit + windowMs) % 1 > 0
-        or product > 1099511627776 and (product > 4503599627370496 or windowMs > 1099511627776) then
-        isKnown = false
-        break
       end
       local place, letterAt = find(text, counter, done, true)
       local code, prefix, last = byte(counter, -1), nil, nil
@@ -60,21 +56,28 @@ if width and KEYS[1] and not KEYS[2] and count > width and count % width == 1 th
         prefix = sub(counter, 2)
         isNew = true
       end
-      if false then
+      local product = limit * windowMs
+      if limit < 1 or product < limit or limit % 1 + windowMs % 1 ~= 0
+        or product > 1099511627776 and (product > 4503599627370496 or windowMs > 1099511627776) then
+        isKnown = false
+        break
 
       elseif code == 102 then -- fixed-window
         local ends, used, position = now - now % windowMs + windowMs, cost, nil
         if place then
-          last = find(text, ';', letterAt, true)
-          position = letterAt + 15
-          local reset = last and last > position and sub(text, letterAt + 1, letterAt + 13) * 1
-          if reset == ends then
-            used = sub(text, position, last - 1) + cost
-          elseif not reset or reset > now then
+          local _, stop, counted = find(text, '^ (%d+);', letterAt + 14)
+          if not stop then
             isKnown = false
             break
-          else
-            position = nil
+          end
+          last = stop
+          local reset = sub(text, letterAt + 1, letterAt + 13) * 1
+          if reset == ends then
+            used = counted + cost
+            position = letterAt + 15
+          elseif reset > now then
+            isKnown = false
+            break
           end
         end
         if used > limit then
@@ -90,21 +93,25 @@ if width and KEYS[1] and not KEYS[2] and count > width and count % width == 1 th
         local start, previous, current, position = now - now % windowMs, 0, 0, nil
         local ends = start + windowMs
         if place then
-          last = find(text, ';', letterAt, true)
-          local gap = last and last > letterAt + 17 and find(text, ' ', letterAt + 15, true)
-          local reset = gap and sub(text, letterAt + 1, letterAt + 13) * 1
+          local _, stop, newer = find(text, '^ %d+ (%d+);', letterAt + 14)
+          if not stop then
+            isKnown = false
+            break
+          end
+          last = stop
+          local reset = sub(text, letterAt + 1, letterAt + 13) * 1
           if reset == ends + windowMs then
-            position = gap + 1
-            previous = sub(text, letterAt + 15, gap - 1) * 1
-            current = sub(text, position, last - 1) * 1
+            position = last - #newer
+            previous = sub(text, letterAt + 15, position - 2) * 1
+            current = newer * 1
             if current == 0 then
               isKnown = false
               break
             end
           elseif reset == ends then
-            previous = sub(text, gap + 1, last - 1) * 1
-            if previous == 0 then previous = sub(text, letterAt + 15, gap - 1) * 1 end
-          elseif not reset or reset > start then
+            previous = newer * 1
+            if previous == 0 then previous = sub(text, letterAt + 15, last - #newer - 2) * 1 end
+          elseif reset > start then
             isKnown = false
             break
           end
@@ -124,24 +131,23 @@ if width and KEYS[1] and not KEYS[2] and count > width and count % width == 1 th
         local missing, rate = 0, nil
         if place then
           last = find(text, ';', letterAt, true)
-          local gap = last and last > letterAt + 17 and find(text, ' ', letterAt + 15, true)
-          local reset = gap and sub(text, letterAt + 1, letterAt + 13) * 1
-          if not reset then
+          local gap = last and last > letterAt + 17 and find(text, ' ', letterAt + 16, true)
+          if not gap then
             isKnown = false
             break
-          elseif reset > now then
-            missing = sub(text, letterAt + 15, gap - 1) * 1
+          end
+          local reset = sub(text, letterAt + 1, letterAt + 14) * 1
+          if reset > now then
+            local stored = sub(text, letterAt + 15, gap - 1) * 1
             rate = sub(text, gap + 1, last - 1)
             local pace = rate == limitText and limit or rate * 1
-            local part = missing % pace
-            local since = now - reset + (missing - part) / pace
-            if part > 0 then since = since + 1 end
-            if since < 0 then
+            local part = stored % pace
+            missing = (reset - now) * pace
+            if part > 0 then missing = missing + part - pace end
+            if missing > stored then
               isKnown = false
               break
             end
-            missing = missing - since * pace
-            if missing < 0 then missing = 0 end
           end
         end
         missing = missing + cost * windowMs
@@ -162,18 +168,23 @@ if width and KEYS[1] and not KEYS[2] and count > width and count % width == 1 th
       done = last or done
     end
   end
-  if isKnown and newest < 9999999000000 then
-    if not passes then return time[1] .. ' ' .. time[2] .. '-' .. value end
-    if done < size then new = new .. sub(text, done + 1) end
-    local expires
-    if isNew or newest > covered then
-      expires = sub(text, 3, 15) * 1
-      if newest + 5000 > expires then
-        expires = newest + 15000
-      elseif not isNew then
-        expires = nil
-      end
+  if isKnown and not passes then return time[1] .. ' ' .. time[2] .. '-' .. value end
+  local expires
+  if isKnown and (isNew or newest > covered) then
+    if isNew then
+      expires = value == '' and 0 or tonumber(sub(text, 1, 15)) or 9999999999999
+    else
+      expires = sub(text, 1, 15) * 1
     end
+    isKnown = expires + newest < 9999999000000
+    if isKnown and newest + 5000 > expires then
+      expires = newest + 15000
+    elseif not isNew then
+      expires = nil
+    end
+  end
+  if isKnown then
+    if done < size then new = new .. sub(text, done + 1) end
     if expires then
       local digits = format('%d', expires)
       redis.call('SET', key, '00' .. digits .. ' weir3;' .. new, 'PXAT', digits)
@@ -187,7 +198,7 @@ if width and KEYS[1] and not KEYS[2] and count > width and count % width == 1 th
 end
 
 -- lua/counters/arithmetic.lua
-local LARGEST, LONGEST, LATEST = 4503599627370496, 1099511627776, 140737488355328
+local LARGEST, LONGEST, SLOWEST, LATEST = 4503599627370496, 1099511627776, 17592186044416, 140737488355328
 
 local function floorDivide(a, b) return (a - a % b) / b end
 
@@ -691,7 +702,9 @@ local function commonProblem(check, text)
   elseif text.extra and not check.extra then
     return 'burst and buckets must be whole numbers above 0'
   end
-  if text.block and not check.blockMs then return 'block must be a whole number above 0' end
+  if text.block and not (check.blockMs and check.blockMs <= LONGEST) then
+    return 'block must be a whole number from 1 to 2^40'
+  end
   if text.borders and not check.borders then return 'borders must be four times, one after the other' end
   return nil
 end
@@ -704,8 +717,8 @@ local function ownProblem(operation, check, text)
   if operation == 'transfer' then
     local owner = text.owner or ''
     if #owner < 1 or #owner > 32 or string.find(owner, '[^%l%d-]') then return 'transfer needs the name of a region' end
-    if not check.term or not check.hold or check.term > LONGEST or check.hold > LONGEST then
-      return 'term and hold must be whole numbers from 1 to 2^40'
+    if not check.term or not check.hold or check.term > SLOWEST or check.hold > SLOWEST then
+      return 'term and hold must be whole numbers from 1 to 2^44'
     end
   end
   for _, column in ipairs({ 'lease', 'kept', 'most', 'charged', 'at' }) do
@@ -722,6 +735,9 @@ local function sizeProblem(check)
   if trait.hasBuckets and most > MAX_BUCKETS then return 'there can be up to ' .. MAX_BUCKETS .. ' buckets' end
   if math.max(trait.countsUnits and 0 or check.limit, most) * check.windowMs > LARGEST then
     return 'limit times windowMs must stay below 2^52'
+  end
+  if not trait.hasBuckets and most * check.windowMs > SLOWEST * check.limit then
+    return 'an empty bucket must be full again within 2^44 ms'
   end
   return nil
 end
@@ -800,10 +816,11 @@ local function findRecord(key, check, now)
   if not past then return record end
   if letter == 'm' or letter == 'n' then
     local _, _, untilText, usableText, owner = string.find(body, '^(%d+) (%d+) ([%l%d-]+)$')
-    if untilText and #untilText < 16 and #usableText < 16 then
+    local untilMs, usableUntil = tonumber(untilText or LATEST), tonumber(usableText or LATEST)
+    if untilText and untilMs <= LATEST and usableUntil <= LATEST then
       record.isTransfer = true
-      record.expiry = tonumber(untilText)
-      record.usableUntil = tonumber(usableText)
+      record.expiry = untilMs
+      record.usableUntil = usableUntil
       record.owner = record.expiry > now and owner or nil
       record.isWanted = letter == 'n'
     end
@@ -817,10 +834,11 @@ local function findRecord(key, check, now)
     return record
   end
   local algorithm = algorithmOf(check.letter)
-  record.state = algorithm.parse(body, check)
-  if record.state then
-    local _, _, reset = string.find(body, '^(%d+)')
-    record.expiry = math.max(tonumber(reset), record.blockedUntil)
+  local state, _, _, reset = algorithm.parse(body, check), string.find(body, '^(%d+)')
+  local expiry = math.max(tonumber(reset or 0), record.blockedUntil)
+  if state and expiry <= LATEST then
+    record.state = state
+    record.expiry = expiry
   else
     record.blockedUntil = 0
   end
@@ -857,14 +875,14 @@ local function expiryOf(text, from)
   local _, _, letter, first, second = string.find(text, '^;[%w_-]+:(%a)(%d+) (%d*)', from)
   local expiry = tonumber(first or 0)
   if letter and letter < 'a' then expiry = math.max(expiry, tonumber(second) or 0) end
-  return expiry
+  return expiry <= LATEST and expiry or 0
 end
 
-local function liveRecords(text, now)
+local function liveRecords(text, expiredBy)
   local records, expiries, from = {}, {}, HEADER
   while from < #text do
     local past, expiry = string.find(text, ';', from + 1, true) or #text + 1, expiryOf(text, from)
-    if expiry > now then
+    if expiry > expiredBy then
       records[#records + 1] = string.sub(text, from, past - 1)
       expiries[#expiries + 1] = expiry
     end
@@ -886,24 +904,36 @@ local function liveRecords(text, now)
   return live .. ';', newest
 end
 
+local function textAndExpiry(key, now)
+  local _, _, header = string.find(key.text, '^(%d+) ')
+  local live, newest, expires = string.sub(key.text, HEADER), key.newest, tonumber(header or 0)
+  local isSound = header and expires <= LATEST
+  if key.mustLook or not isSound or #key.text > LONG then
+    local kept, last = liveRecords(key.text, now - IDLE_MS)
+    live = kept
+    newest = last
+    expires = 0
+  end
+  expires = math.max(expires, newest + IDLE_MS)
+  local digits = string.format('%d', expires)
+  return string.sub(EMPTY, 1, 15 - #digits) .. digits .. string.sub(FORMAT, 1, -2) .. live, expires
+end
+
 local function writeKeys(keys, now)
   for i = 1, #keys do
     local key = keys[i]
-    local text, expires = key.text, tonumber(string.sub(key.text, 1, 15)) or 0
-    if key.isChanged and (key.mustLook or #text > LONG) then
-      local live, newest = liveRecords(text, now - IDLE_MS)
-      text = string.sub(EMPTY, 1, HEADER - 1) .. live
-      key.newest = newest
-      expires = 0
+    if key.isChanged then
+      local text, expires = textAndExpiry(key, now)
+      key.newText = text
+      key.expires = expires
     end
-    if expires > LATEST then expires = 0 end
-    expires = math.max(expires, key.newest + IDLE_MS)
-    if key.isChanged and expires <= now then
+  end
+  for i = 1, #keys do
+    local key = keys[i]
+    if key.isChanged and key.expires <= now then
       redis.call('DEL', KEYS[i])
     elseif key.isChanged then
-      local digits = string.format('%d', expires)
-      local header = string.sub(EMPTY, 1, 15 - #digits) .. digits
-      redis.call('SET', KEYS[i], header .. string.sub(text, 16), 'PXAT', digits)
+      redis.call('SET', KEYS[i], key.newText, 'PXAT', string.format('%d', key.expires))
     end
   end
 end

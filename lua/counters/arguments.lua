@@ -66,7 +66,9 @@ local function commonProblem(check, text)
   elseif text.extra and not check.extra then
     return 'burst and buckets must be whole numbers above 0'
   end
-  if text.block and not check.blockMs then return 'block must be a whole number above 0' end
+  if text.block and not (check.blockMs and check.blockMs <= LONGEST) then
+    return 'block must be a whole number from 1 to 2^40'
+  end
   if text.borders and not check.borders then return 'borders must be four times, one after the other' end
   return nil
 end
@@ -80,8 +82,8 @@ local function ownProblem(operation, check, text)
   if operation == 'transfer' then
     local owner = text.owner or ''
     if #owner < 1 or #owner > 32 or string.find(owner, '[^%l%d-]') then return 'transfer needs the name of a region' end
-    if not check.term or not check.hold or check.term > LONGEST or check.hold > LONGEST then
-      return 'term and hold must be whole numbers from 1 to 2^40'
+    if not check.term or not check.hold or check.term > SLOWEST or check.hold > SLOWEST then
+      return 'term and hold must be whole numbers from 1 to 2^44'
     end
   end
   for _, column in ipairs({ 'lease', 'kept', 'most', 'charged', 'at' }) do
@@ -98,6 +100,10 @@ local function sizeProblem(check)
   if trait.hasBuckets and most > MAX_BUCKETS then return 'there can be up to ' .. MAX_BUCKETS .. ' buckets' end
   if math.max(trait.countsUnits and 0 or check.limit, most) * check.windowMs > LARGEST then
     return 'limit times windowMs must stay below 2^52'
+  end
+  -- A debt takes twice as long.
+  if not trait.hasBuckets and most * check.windowMs > SLOWEST * check.limit then
+    return 'an empty bucket must be full again within 2^44 ms'
   end
   return nil
 end

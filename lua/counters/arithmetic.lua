@@ -1,5 +1,6 @@
 -- arithmetic: what the files after this one share. Levels and waits are whole numbers, so these are exact.
-local LARGEST, LONGEST, LATEST = 4503599627370496, 1099511627776, 140737488355328
+-- Bounds of products, of windows and blocks in ms, of the time in ms that a bucket takes to fill, and of moments.
+local LARGEST, LONGEST, SLOWEST, LATEST = 4503599627370496, 1099511627776, 17592186044416, 140737488355328
 
 local function floorDivide(a, b) return (a - a % b) / b end
 

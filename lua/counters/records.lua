@@ -9,7 +9,7 @@
 --   ';', id, ':', m (n if this region wants it back), epoch ms until which nothing is counted here, epoch ms until
 --   which the owner may use this part, owner
 -- So no algorithm has the letter m or n, and none ever gets a letter that another one has had.
--- A value that does not have this form counts as no state. A key always has a TTL: a whole value is written with it, or
+-- A value that does not have this form counts as no state, and neither does a record with a time after LATEST. A key always has a TTL: a whole value is written with it, or
 -- the key keeps it. docs/decisions explains why the value is text.
 local FORMAT, EMPTY, HEADER = ' weir3;', '000000000000000 weir3;', 22
 -- A region transfers a counter this long after its last charge stopped counting. By then that charge is over by every
@@ -53,10 +53,11 @@ local function findRecord(key, check, now)
   if not past then return record end
   if letter == 'm' or letter == 'n' then
     local _, _, untilText, usableText, owner = string.find(body, '^(%d+) (%d+) ([%l%d-]+)$')
-    if untilText and #untilText < 16 and #usableText < 16 then
+    local untilMs, usableUntil = tonumber(untilText or LATEST), tonumber(usableText or LATEST)
+    if untilText and untilMs <= LATEST and usableUntil <= LATEST then
       record.isTransfer = true
-      record.expiry = tonumber(untilText)
-      record.usableUntil = tonumber(usableText)
+      record.expiry = untilMs
+      record.usableUntil = usableUntil
       record.owner = record.expiry > now and owner or nil
       record.isWanted = letter == 'n'
     end
@@ -70,10 +71,11 @@ local function findRecord(key, check, now)
     return record
   end
   local algorithm = algorithmOf(check.letter)
-  record.state = algorithm.parse(body, check)
-  if record.state then
-    local _, _, reset = string.find(body, '^(%d+)')
-    record.expiry = math.max(tonumber(reset), record.blockedUntil)
+  local state, _, _, reset = algorithm.parse(body, check), string.find(body, '^(%d+)')
+  local expiry = math.max(tonumber(reset or 0), record.blockedUntil)
+  if state and expiry <= LATEST then
+    record.state = state
+    record.expiry = expiry
   else
     record.blockedUntil = 0
   end
@@ -87,7 +89,8 @@ local function findAgain(key, record)
 end
 
 -- Puts the new text of a record in place of the old one; '' removes it. Records stand in the order of the checks, so that
--- the straight part finds each behind the one before: a new one, or one that is out of order, goes behind that.
+-- the straight part finds each behind the one before: a new one, or one that is out of order, goes behind that. The text
+-- replaces what is from `place` to `last`: with `last` before `place`, nothing.
 local function putRecord(key, record, text, expiry)
   local place, last = key.after, key.after - 1
   if record then
@@ -115,15 +118,15 @@ local function expiryOf(text, from)
   local expiry = tonumber(first or 0)
   -- A capital letter means that the end of a block precedes the expiry of the counter.
   if letter and letter < 'a' then expiry = math.max(expiry, tonumber(second) or 0) end
-  return expiry
+  return expiry <= LATEST and expiry or 0
 end
 
--- The records that have not expired, and when the last of them does (0 if there is none).
-local function liveRecords(text, now)
+-- The records that had not expired by that moment, and when the last of them does (0 if there is none).
+local function liveRecords(text, expiredBy)
   local records, expiries, from = {}, {}, HEADER
   while from < #text do
     local past, expiry = string.find(text, ';', from + 1, true) or #text + 1, expiryOf(text, from)
-    if expiry > now then
+    if expiry > expiredBy then
       records[#records + 1] = string.sub(text, from, past - 1)
       expiries[#expiries + 1] = expiry
     end
@@ -146,25 +149,38 @@ local function liveRecords(text, now)
   return live .. ';', newest
 end
 
--- Writes the keys that have changed. A key expires IDLE_MS after its last counter, or a little later.
+-- The new text of a key that has changed, and its expiry, IDLE_MS after that of its last counter or a little later.
+local function textAndExpiry(key, now)
+  local _, _, header = string.find(key.text, '^(%d+) ')
+  local live, newest, expires = string.sub(key.text, HEADER), key.newest, tonumber(header or 0)
+  local isSound = header and expires <= LATEST
+  if key.mustLook or not isSound or #key.text > LONG then
+    local kept, last = liveRecords(key.text, now - IDLE_MS)
+    live = kept
+    newest = last
+    expires = 0
+  end
+  expires = math.max(expires, newest + IDLE_MS)
+  local digits = string.format('%d', expires)
+  return string.sub(EMPTY, 1, 15 - #digits) .. digits .. string.sub(FORMAT, 1, -2) .. live, expires
+end
+
+-- Writes the keys that have changed. All texts are there before the first one is written.
 local function writeKeys(keys, now)
   for i = 1, #keys do
     local key = keys[i]
-    local text, expires = key.text, tonumber(string.sub(key.text, 1, 15)) or 0
-    if key.isChanged and (key.mustLook or #text > LONG) then
-      local live, newest = liveRecords(text, now - IDLE_MS)
-      text = string.sub(EMPTY, 1, HEADER - 1) .. live
-      key.newest = newest
-      expires = 0
+    if key.isChanged then
+      local text, expires = textAndExpiry(key, now)
+      key.newText = text
+      key.expires = expires
     end
-    if expires > LATEST then expires = 0 end
-    expires = math.max(expires, key.newest + IDLE_MS)
-    if key.isChanged and expires <= now then
+  end
+  for i = 1, #keys do
+    local key = keys[i]
+    if key.isChanged and key.expires <= now then
       redis.call('DEL', KEYS[i])
     elseif key.isChanged then
-      local digits = string.format('%d', expires)
-      local header = string.sub(EMPTY, 1, 15 - #digits) .. digits
-      redis.call('SET', KEYS[i], header .. string.sub(text, 16), 'PXAT', digits)
+      redis.call('SET', KEYS[i], key.newText, 'PXAT', string.format('%d', key.expires))
     end
   end
 end

@@ -16,7 +16,7 @@
 -- Each algorithm has a section of this code, in its own file after `--@take`. The section gets
 --   now, limit (and as text: limitText), windowMs, cost, extra (nil if none)
 --   text, letterAt    the record is in `text`, its letter at `letterAt`; both are nil if the counter does not exist
---   done              `new` stands for the text up to here, which is a semicolon
+--   done              the old text up to here, which is a semicolon, is already in `new`
 --   prefix            what comes before a record that is new; nil for one that exists
 -- and then
 --   sets isKnown = false   if it does not know what it sees: then nothing is charged here
@@ -25,7 +25,8 @@
 --   adds to new            the text after `done`, up to the semicolon after the record, with the charge
 --   raises newest          to the moment at which the counter is free again, if that has changed
 --   raises covered         to that moment, if it has not changed: the key lives longer than that
--- It trusts the digits of a record that still counts, because only Weir writes them.
+-- `break` leaves the take to the general part. This part trusts digits where only Weir writes: those of a time, and all of
+-- a bucket. To check them would cost a bucket three percent.
 local ARGV, KEYS, redis = ARGV, KEYS, redis
 local names, width, costAt, extraAt = ARGV[1], 3, nil, nil
 if names == 'take' then
@@ -45,7 +46,8 @@ else
 end
 local time, value
 local count = #ARGV
-if width and KEYS[1] and not KEYS[2] and count > width and count % width == 1 then
+-- 1501: with 500 checks. The general part refuses more.
+if width and KEYS[1] and not KEYS[2] and count > width and count <= 1501 and count % width == 1 then
   local string, key = string, KEYS[1]
   local find, sub, byte, format = string.find, string.sub, string.byte, string.format
   time = redis.call('TIME')
@@ -56,7 +58,7 @@ if width and KEYS[1] and not KEYS[2] and count > width and count % width == 1 th
   local now = time[1] * 1000 + (millis - millis % 1)
   if text == '' then text = '000000000000000 weir3;' end
   local size = #text
-  -- The moments in records then have 13 digits. A long text would make a long reply.
+  -- Now has 13 digits. A long text would make a long reply.
   local isKnown, passes = size >= 22 and size <= 1024 and now >= 1000000000000 and now < 7000000000000
     and sub(text, 16, 22) == ' weir3;', true
   -- The new records so far, the end of the old text that they stand for (at first that of the header), the latest expiry
@@ -70,19 +72,16 @@ if width and KEYS[1] and not KEYS[2] and count > width and count % width == 1 th
         if costAt and ARGV[at + costAt] ~= '' then cost = ARGV[at + costAt] * 1 end
         if extraAt and ARGV[at + extraAt] ~= '' then extra = ARGV[at + extraAt] * 1 end
         local most = extra or 1
-        if cost < 1 or most < 1 or (cost + most) % 1 > 0 or most * windowMs > 4503599627370496 then
+        local product = most * windowMs
+        -- An empty bucket must be full again within 2^44 ms.
+        if cost < 1 or most < 1 or cost % 1 + most % 1 ~= 0 or cost > 4503599627370496 or product > 17592186044416
+          and (product > 4503599627370496 or product > limit * 17592186044416) then
           isKnown = false
           break
         end
       end
-      -- Products of units and milliseconds are exact up to 2^52. Windows last up to 2^40 ms, so a product below that needs
-      -- no further look.
-      local product = limit * windowMs
-      if limit < 1 or product < limit or (limit + windowMs) % 1 > 0
-        or product > 1099511627776 and (product > 4503599627370496 or windowMs > 1099511627776) then
-        isKnown = false
-        break
-      end
+      -- A name that is found needs no look at its form: the record has one. A name is never a part of another, because it
+      -- has a sign at its start and before its letter (src/redis/wire.ts).
       local place, letterAt = find(text, counter, done, true)
       local code, prefix, last = byte(counter, -1), nil, nil
       if not place then
@@ -95,8 +94,14 @@ if width and KEYS[1] and not KEYS[2] and count > width and count % width == 1 th
         prefix = sub(counter, 2)
         isNew = true
       end
-      if false then
-        -- Each section is a branch.
+      -- Products of units and milliseconds are exact up to 2^52. Windows last up to 2^40 ms, so a product below that needs
+      -- no further look. A remainder differs from 0 for a number that is not whole, too large or none at all.
+      local product = limit * windowMs
+      if limit < 1 or product < limit or limit % 1 + windowMs % 1 ~= 0
+        or product > 1099511627776 and (product > 4503599627370496 or windowMs > 1099511627776) then
+        isKnown = false
+        break
+      -- The section of each algorithm is a branch here.
       --@take
       else
         isKnown = false
@@ -105,21 +110,27 @@ if width and KEYS[1] and not KEYS[2] and count > width and count % width == 1 th
       done = last or done
     end
   end
-  -- The expiry has 13 digits.
-  if isKnown and newest < 9999999000000 then
-    if not passes then return time[1] .. ' ' .. time[2] .. '-' .. value end
-    if done < size then new = new .. sub(text, done + 1) end
-    -- A key lives IDLE_MS (5 s) longer than its counters. A new expiry is another 10 s later, so that most charges of a
-    -- bucket, which move its end, need none.
-    local expires
-    if isNew or newest > covered then
-      expires = sub(text, 3, 15) * 1
-      if newest + 5000 > expires then
-        expires = newest + 15000
-      elseif not isNew then
-        expires = nil
-      end
+  if isKnown and not passes then return time[1] .. ' ' .. time[2] .. '-' .. value end
+  -- The header is at least IDLE_MS (5 s) after the end of every counter in the key. So only a counter that has changed can
+  -- need a new expiry, and a new counter writes the header anyway, because there may be none. A new expiry is another
+  -- 10 s later, so that most charges of a bucket, which move its end, need none.
+  local expires
+  if isKnown and (isNew or newest > covered) then
+    if isNew then
+      expires = value == '' and 0 or tonumber(sub(text, 1, 15)) or 9999999999999
+    else
+      expires = sub(text, 1, 15) * 1
     end
+    -- This part writes 13 digits, and leaves longer times and damaged headers to the general part.
+    isKnown = expires + newest < 9999999000000
+    if isKnown and newest + 5000 > expires then
+      expires = newest + 15000
+    elseif not isNew then
+      expires = nil
+    end
+  end
+  if isKnown then
+    if done < size then new = new .. sub(text, done + 1) end
     if expires then
       local digits = format('%d', expires)
       redis.call('SET', key, '00' .. digits .. ' weir3;' .. new, 'PXAT', digits)

@@ -3,7 +3,7 @@
 import type * as z from 'zod';
 import { type AlgorithmId, idsWith, traitsOf } from '../core/counting/algorithms/registry.ts';
 import { CALENDAR_SECONDS } from '../core/counting/calendar.ts';
-import { problemOf } from '../core/counting/check.ts';
+import { LONGEST_MS, problemOf } from '../core/counting/check.ts';
 import { hasBound } from '../core/matching/compiled-rule.ts';
 import { isPattern } from '../core/matching/conditions.ts';
 import { isChosenByClient, parametersOf, parseSubjectField } from '../core/matching/counted-by.ts';
@@ -308,6 +308,10 @@ export function limitProblem({ algorithm, windowSeconds, burst, buckets }: Count
   const extra = burst ?? buckets ?? undefined;
   const windowMs = windowSeconds * 1000;
   const check = { key: '', id: SOME_ID, algorithm, limit, windowMs, extra, cost: 1, seatId: SOME_SEAT };
+  // The counters accept 16 times as long, because a part of a limit in a region, or a multiplied one, is rounded and may
+  // take a few times as long to fill.
+  if (burst != null && burst * windowMs > LONGEST_MS * limit)
+    return 'is too small for so large a burst: an empty bucket would take more than 34 years to fill';
   // People write windows in seconds, so the message must not name milliseconds.
   return problemOf(check, 'take')?.replace(/limit times windowMs.*/, 'is too large for so long a window');
 }

@@ -89,6 +89,44 @@ describe('the script refuses', () => {
     await refuses({ windowMs: 2 ** 40 + 1 }, 'windowMs must be a whole number from 1 to 2^40');
   });
 
+  it.each(['fixed-window', 'sliding-window-counter', 'token-bucket'] as const)(
+    'such numbers in a plain take of %s, too, whether its counter exists or not',
+    async (algorithm) => {
+      const fine = createCheck({ algorithm, limit: LIMIT, windowMs: HOUR_MS, extra: LIMIT });
+      for (const exists of [false, true])
+        for (const field of ['limit', 'windowMs', 'cost', 'extra'])
+          for (const value of NO_WHOLE_NUMBERS) {
+            if (exists) await run('take', [fine]);
+            await expectRefusal(
+              () => run('take', [{ ...fine, [field]: value }]),
+              /^WEIR_BAD_ARGUMENT check 1: /,
+            );
+          }
+    },
+  );
+
+  it('numbers whose fractions add up to a whole one', async () => {
+    const fine = createCheck({ algorithm: 'fixed-window', limit: LIMIT, windowMs: HOUR_MS });
+    for (const changes of [
+      { limit: 1.5, windowMs: HOUR_MS + 0.5 },
+      { cost: 1.5, extra: 1.5 },
+    ])
+      await expectRefusal(() => run('take', [{ ...fine, ...changes }]), /^WEIR_BAD_ARGUMENT check 1: /);
+  });
+
+  it('more than 500 checks', async () => {
+    const checks = Array.from({ length: 501 }, (_, i) => ({ ...good, id: `rule-${i}` }));
+    await expectRefusal(() => run('take', checks), 'more than 500 checks');
+    await expectRefusal(
+      () =>
+        run(
+          'take',
+          checks.map((check) => ({ ...check, cost: 2 })),
+        ),
+      'more than 500 checks',
+    );
+  });
+
   it('text instead of a number, and writes nothing', async () => {
     for (const field of ['limit', 'windowMs', 'cost', 'extra'] as const)
       await expectRefusal(() => run('take', [good, spoilt({ [field]: 'abc' })]), /./);
@@ -158,6 +196,17 @@ describe('the script refuses', () => {
     await refuses({ limit: 1, windowMs: 2 ** 26, extra: 2 ** 26 + 1 }, product);
   });
 
+  it('a bucket that needs longer than 2^44 ms to fill, in a plain take, too', async () => {
+    const problem = 'an empty bucket must be full again within 2^44 ms';
+    for (const algorithm of ['token-bucket', 'gcra', 'leaky-bucket'] as const) {
+      const slow = { algorithm, limit: 3, windowMs: 2 ** 24, extra: 3 * 2 ** 20 };
+      await refuses({ ...slow, extra: slow.extra + 1 }, problem);
+      const check = createCheck(slow);
+      await expectRefusal(() => run('take', [{ ...check, extra: slow.extra + 1 }]), `check 1: ${problem}`);
+      expect((await run('take', [check])).outcomes).toMatchObject([{ allowed: true }]);
+    }
+  });
+
   it('a wrong number of arguments', async () => {
     const { keys, args } = toScriptCall('take', { checks: [good] });
     for (const wrong of [args.slice(0, -1), [...args, ''], args.slice(0, 1), []])
@@ -168,8 +217,10 @@ describe('the script refuses', () => {
   });
 
   it('options that are not whole numbers', async () => {
+    for (const value of [1.5, -1, 1e20, 2 ** 40 + 1]) {
+      await refuses({ blockMs: value }, 'block must be a whole number from 1 to 2^40');
+    }
     for (const value of [1.5, -1, 1e20]) {
-      await refuses({ blockMs: value }, 'block must be a whole number above 0');
       await refuses({ leaseUnits: value }, 'lease must be a whole number above 0');
     }
   });
@@ -184,9 +235,9 @@ describe('the script refuses', () => {
     await transferring(undefined, 'transfer needs the name of a region');
     for (const owner of ['', 'EU', 'a b', 'a;', 'a\n', 'x'.repeat(33)])
       await transferring({ ...fine, owner }, 'transfer needs the name of a region');
-    for (const value of [...NO_WHOLE_NUMBERS, 2 ** 40 + 1, undefined])
+    for (const value of [...NO_WHOLE_NUMBERS, 2 ** 44 + 1, undefined])
       for (const field of ['termMs', 'holdMs'])
-        await transferring({ ...fine, [field]: value }, 'term and hold must be whole numbers from 1 to 2^40');
+        await transferring({ ...fine, [field]: value }, 'term and hold must be whole numbers from 1 to 2^44');
   });
 
   it('to renew a check without a seat', async () => {

@@ -89,6 +89,10 @@ describe.each(ALGORITHM_IDS)('%s', (algorithm) => {
       '009999999999999 weir3;rule:F9999999999999;',
       '009999999999999 weir3;rule:m9999999999999;',
       'xxxxxxxxxxxxxxx weir3;rule:;rule:',
+      'xxxxxxxxxxxxxxx weir3;',
+      '009999999999999 weir3;rule:f1796400000000 x;',
+      '009999999999999 weir3;rule:c1796400000000 x 1;',
+      '009999999999999 weir3;rule:c1796400000000 1 x;',
     ]) {
       const check = rule(algorithm);
       await lua.redis.set(check.key, value);

@@ -174,6 +174,10 @@ const ONLY_IN_CODE: readonly (readonly [RegExp, Body])[] = [
   [/^limit: .* takes a limit of up to 100000$/, { algorithm: 'sliding-window-log', limit: 100_001 }],
   [/^limit: is too large for so long a window$/, { limit: 1_000_000_000_000 }],
   [
+    /^limit: is too small for so large a burst: an empty bucket would take more than 34 years to fill$/,
+    { algorithm: 'token-bucket', limit: 1, windowSeconds: 86_400, burst: 100_000 },
+  ],
+  [
     /^limits\/\d\/\w+: is that of another limit of this rule$/,
     { ...SEVERAL, limits: [limit({}), limit({})] },
   ],

@@ -55,19 +55,23 @@ algorithms.f = function()
 end
 
 --@take
+-- A branch inside the loop of take.lua; `break` leaves the take to the general part.
 elseif code == 102 then -- fixed-window
   local ends, used, position = now - now % windowMs + windowMs, cost, nil
   if place then
-    last = find(text, ';', letterAt, true)
-    position = letterAt + 15
-    local reset = last and last > position and sub(text, letterAt + 1, letterAt + 13) * 1
-    if reset == ends then
-      used = sub(text, position, last - 1) + cost
-    elseif not reset or reset > now then
+    local _, stop, counted = find(text, '^ (%d+);', letterAt + 14)
+    if not stop then
       isKnown = false
       break
-    else
-      position = nil
+    end
+    last = stop
+    local reset = sub(text, letterAt + 1, letterAt + 13) * 1
+    if reset == ends then
+      used = counted + cost
+      position = letterAt + 15
+    elseif reset > now then
+      isKnown = false
+      break
     end
   end
   if used > limit then

@@ -64,17 +64,22 @@ algorithms.c = function()
 end
 
 --@take
+-- A branch inside the loop of take.lua; `break` leaves the take to the general part.
 elseif code == 99 then -- sliding-window-counter
   local start, previous, current, position = now - now % windowMs, 0, 0, nil
   local ends = start + windowMs
   if place then
-    last = find(text, ';', letterAt, true)
-    local gap = last and last > letterAt + 17 and find(text, ' ', letterAt + 15, true)
-    local reset = gap and sub(text, letterAt + 1, letterAt + 13) * 1
+    local _, stop, newer = find(text, '^ %d+ (%d+);', letterAt + 14)
+    if not stop then
+      isKnown = false
+      break
+    end
+    last = stop
+    local reset = sub(text, letterAt + 1, letterAt + 13) * 1
     if reset == ends + windowMs then
-      position = gap + 1
-      previous = sub(text, letterAt + 15, gap - 1) * 1
-      current = sub(text, position, last - 1) * 1
+      position = last - #newer
+      previous = sub(text, letterAt + 15, position - 2) * 1
+      current = newer * 1
       if current == 0 then
         -- The counter is in the next window, which is empty: the clock went back.
         isKnown = false
@@ -82,9 +87,9 @@ elseif code == 99 then -- sliding-window-counter
       end
     elseif reset == ends then
       -- This window is empty, or the counter has not moved since the one before.
-      previous = sub(text, gap + 1, last - 1) * 1
-      if previous == 0 then previous = sub(text, letterAt + 15, gap - 1) * 1 end
-    elseif not reset or reset > start then
+      previous = newer * 1
+      if previous == 0 then previous = sub(text, letterAt + 15, last - #newer - 2) * 1 end
+    elseif reset > start then
       isKnown = false
       break
     end

@@ -57,29 +57,31 @@ algorithms.t = function()
 end
 
 --@take
+-- A branch inside the loop of take.lua; `break` leaves the take to the general part.
 elseif code == 116 or code == 103 or code == 107 then -- token-bucket, gcra, leaky-bucket
   local missing, rate = 0, nil
   if place then
     last = find(text, ';', letterAt, true)
-    local gap = last and last > letterAt + 17 and find(text, ' ', letterAt + 15, true)
-    local reset = gap and sub(text, letterAt + 1, letterAt + 13) * 1
-    if not reset then
+    local gap = last and last > letterAt + 17 and find(text, ' ', letterAt + 16, true)
+    if not gap then
       isKnown = false
       break
-    elseif reset > now then
-      missing = sub(text, letterAt + 15, gap - 1) * 1
+    end
+    -- With the space after it: a number that goes on there is later than any time of 13 digits.
+    local reset = sub(text, letterAt + 1, letterAt + 14) * 1
+    if reset > now then
+      local stored = sub(text, letterAt + 15, gap - 1) * 1
       rate = sub(text, gap + 1, last - 1)
       local pace = rate == limitText and limit or rate * 1
-      local part = missing % pace
-      -- The time since `missing` was so many: the bucket is full at `reset`.
-      local since = now - reset + (missing - part) / pace
-      if part > 0 then since = since + 1 end
-      if since < 0 then
+      local part = stored % pace
+      -- A millisecond refills `pace`, and the last one before `reset` only the part.
+      missing = (reset - now) * pace
+      if part > 0 then missing = missing + part - pace end
+      if missing > stored then
+        -- Now is before the moment of the record: the clock went back. Or the time has more than 13 digits.
         isKnown = false
         break
       end
-      missing = missing - since * pace
-      if missing < 0 then missing = 0 end
     end
   end
   missing = missing + cost * windowMs

@@ -170,8 +170,10 @@ export interface Answer<Reply = Outcome> {
 
 /** Products of units and milliseconds stay whole numbers up to here, with room for twice the capacity. */
 const LARGEST = 2 ** 52;
-/** Times fit into 6 bytes: windows of up to 34 years. */
-const LONGEST_MS = 2 ** 40;
+/** Windows and blocks of up to 34 years. */
+export const LONGEST_MS = 2 ** 40;
+/** The time that an empty bucket takes to fill, 557 years, so that every stored time stays far below `LATEST_MS`. */
+const SLOWEST_MS = 2 ** 44;
 const MAX_BUCKETS = 100;
 /** No character that could end a record of the script, or a name in it. */
 const COUNTER_ID = /^[\w-]+$/;
@@ -206,7 +208,8 @@ export function problemOf<O extends Operation>(check: CheckOf<O>, operation: O):
     if (!SEAT_ID.test(seatId)) return 'a seat id must have 16 letters, digits, - or _';
     if (check.countDenied) return `${algorithm} cannot count denied requests`;
   } else if (extra !== undefined && !isWhole(extra)) return 'burst and buckets must be whole numbers above 0';
-  if (check.blockMs && !isWhole(check.blockMs)) return 'block must be a whole number above 0';
+  if (check.blockMs && !(isWhole(check.blockMs) && check.blockMs <= LONGEST_MS))
+    return 'block must be a whole number from 1 to 2^40';
   if (check.borders && !areBorders(check.borders)) return 'borders must be four times, one after the other';
   const problem = PROBLEMS[operation]?.(check as never);
   if (problem !== undefined) return problem;
@@ -215,6 +218,9 @@ export function problemOf<O extends Operation>(check: CheckOf<O>, operation: O):
     return `there can be up to ${MAX_BUCKETS} buckets`;
   if (Math.max(countsUnits ? 0 : limit, extra ?? 0) * windowMs > LARGEST)
     return 'limit times windowMs must stay below 2^52';
+  // A debt takes twice as long.
+  if (meaning !== 'buckets' && extra !== undefined && extra * windowMs > SLOWEST_MS * limit)
+    return 'an empty bucket must be full again within 2^44 ms';
   return undefined;
 }
 
@@ -237,8 +243,8 @@ const PROBLEMS: { readonly [O in Operation]?: (check: CheckOf<O>) => string | un
   transfer({ transfer }) {
     const { owner = '', termMs = 0, holdMs = 0, ownerCharge } = transfer ?? {};
     if (!REGION_NAME.test(owner)) return 'transfer needs the name of a region';
-    if (![termMs, holdMs].every((ms) => isWhole(ms) && ms <= LONGEST_MS))
-      return 'term and hold must be whole numbers from 1 to 2^40';
+    if (![termMs, holdMs].every((ms) => isWhole(ms) && ms <= SLOWEST_MS))
+      return 'term and hold must be whole numbers from 1 to 2^44';
     return areUnits('charged', ownerCharge?.units) ?? isTime('at', ownerCharge?.atMs);
   },
 };
