@@ -524,20 +524,20 @@ algorithms.t = function()
 
   local function advance(state, now, check)
     local limit, windowMs, burst = check.limit, check.windowMs, check.extra or check.limit
-    local missing, at, fastest = 0, now, limit
+    local missing, at, rate = 0, now, limit
     if state then
       local elapsed = math.max(0, now - state.at)
       missing = math.max(0, state.missing - elapsed * state.rate)
       if state.at > now and state.at - now <= windowMs then at = state.at end
-      fastest = math.max(limit, state.rate)
+      rate = state.rate
     end
-    local after = { missing = missing, at = at, rate = limit, fastest = fastest }
+    local after = { missing = missing, at = at, rate = rate }
     return after, burst - ceilDivide(missing, windowMs), burst, 0
   end
 
   local function wait(state, now, check, cost)
     local lacking = state.missing - ((check.extra or check.limit) - cost) * check.windowMs
-    return state.at - now + ceilDivide(lacking, check.limit)
+    return state.at - now + ceilDivide(lacking, state.rate)
   end
 
   local function charge(state, units, now, check, past)
@@ -545,10 +545,12 @@ algorithms.t = function()
     local change = units * windowMs
     if past and units < 0 then
       local ago = math.max(0, now - past.at)
-      local certain = ago < windowMs and (past.kept - units) * windowMs - ago * state.fastest or 0
+      local fastest = math.max(check.limit, state.rate)
+      local certain = ago < windowMs and (past.kept - units) * windowMs - ago * fastest or 0
       change = -math.max(0, math.min(-change, certain))
     end
-    local after = { missing = math.max(0, state.missing + change), at = state.at, rate = check.limit }
+    local rate = units > 0 and check.limit or state.rate
+    local after = { missing = math.max(0, state.missing + change), at = state.at, rate = rate }
     return after, after.at + ceilDivide(after.missing, after.rate)
   end
 

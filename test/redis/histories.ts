@@ -1,7 +1,7 @@
 // Random and adversarial histories of one rule or several, for properties that must hold after any of them.
 import fc from 'fast-check';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
-import type { Check, Outcome } from '../../src/core/counting/check.ts';
+import { type Check, largestLimit, type Outcome } from '../../src/core/counting/check.ts';
 import {
   ask,
   createCheck,
@@ -21,6 +21,8 @@ export interface Step {
   /** `all` takes whatever is left. */
   readonly cost: number | 'all';
   readonly want: number;
+  /** How many times the rule's limit is the limit of this request; 1 if not given. */
+  readonly limitTimes?: number;
 }
 
 export interface Attempt {
@@ -61,6 +63,14 @@ export const step = fc.record<Step>({
 });
 
 export const steps = fc.array(step, { minLength: 1, maxLength: 30 });
+
+/** Steps between which the limit changes, as it does for another tier, another key, or a part in another region. */
+export const stepsOfManyLimits: fc.Arbitrary<Step[]> = fc.array(
+  fc
+    .tuple(step, fc.constantFrom(1, 1, 1, 0.5, 0.2, 2, 5))
+    .map(([one, limitTimes]) => ({ ...one, limitTimes })),
+  { minLength: 1, maxLength: 30 },
+);
 
 const small = {
   limit: fc.integer({ min: 1, max: 12 }),
@@ -123,10 +133,11 @@ function waitMs(
 export async function play(engine: Engine, rule: Check, history: readonly Step[]): Promise<Attempt[]> {
   const attempts: Attempt[] = [];
   let atMs = START_MS;
-  for (const { wait: chosen, cost: asked, want } of history) {
+  for (const { wait: chosen, cost: asked, want, limitTimes = 1 } of history) {
     atMs += waitMs(chosen, rule, atMs, attempts.at(-1)?.outcome.retryAfterMs ?? 0);
     const cost = asked === 'all' ? Math.max(1, (await look(engine, rule, atMs)).remaining) : asked;
-    const check = next(rule, { cost, leaseUnits: want });
+    const limit = Math.ceil(Math.min(rule.limit * limitTimes, largestLimit(rule.algorithm, rule.windowMs)));
+    const check = next(rule, { cost, limit, leaseUnits: want });
     attempts.push({ atMs, check, outcome: await ask(engine, 'take', check, atMs) });
   }
   return attempts;

@@ -11,6 +11,7 @@ algorithms.k = function()
 
   local function advance(state, now, check)
     local after, room, capacity = bucket.advance(state, now, check)
+    -- If this request is admitted, everything before it leaves at its limit.
     return after, room, capacity, after.at - now + ceilDivide(after.missing, check.limit)
   end
 

@@ -2,9 +2,9 @@
 -- limit / windowMs tokens per millisecond. A request takes its cost out of it.
 --
 -- Record: when the bucket is full; `missing`, the tokens that it lacks until then; `rate`, the limit that refills
--- them. `missing` holds at the moment `at`, which follows from the other two. If limit or burst change, tokens that
--- were taken are still missing. `missing` is in tokens times W, so that a millisecond refills exactly `limit` and
--- nothing is ever rounded.
+-- them. `missing` holds at the moment `at`, which follows from the other two. `missing` is in tokens times W, so that a
+-- millisecond refills exactly `rate` and nothing is ever rounded. If limit or burst change, tokens that were taken are
+-- still missing, and the next charge sets the new rate. Until then the old one refills them, and waits count with it.
 
 traits.t = { id = 'token-bucket' }
 algorithms.t = function()
@@ -20,22 +20,22 @@ algorithms.t = function()
 
   local function advance(state, now, check)
     local limit, windowMs, burst = check.limit, check.windowMs, check.extra or check.limit
-    local missing, at, fastest = 0, now, limit
+    local missing, at, rate = 0, now, limit
     if state then
       local elapsed = math.max(0, now - state.at)
       missing = math.max(0, state.missing - elapsed * state.rate)
       -- If the clock went back, time stands still until the clock has caught up. If it went back by more than a
       -- window, time continues from the new clock time instead.
       if state.at > now and state.at - now <= windowMs then at = state.at end
-      fastest = math.max(limit, state.rate)
+      rate = state.rate
     end
-    local after = { missing = missing, at = at, rate = limit, fastest = fastest }
+    local after = { missing = missing, at = at, rate = rate }
     return after, burst - ceilDivide(missing, windowMs), burst, 0
   end
 
   local function wait(state, now, check, cost)
     local lacking = state.missing - ((check.extra or check.limit) - cost) * check.windowMs
-    return state.at - now + ceilDivide(lacking, check.limit)
+    return state.at - now + ceilDivide(lacking, state.rate)
   end
 
   -- A refund gives back only tokens of that charge that are certainly still missing. The others may have been
@@ -46,10 +46,12 @@ algorithms.t = function()
     local change = units * windowMs
     if past and units < 0 then
       local ago = math.max(0, now - past.at)
-      local certain = ago < windowMs and (past.kept - units) * windowMs - ago * state.fastest or 0
+      local fastest = math.max(check.limit, state.rate)
+      local certain = ago < windowMs and (past.kept - units) * windowMs - ago * fastest or 0
       change = -math.max(0, math.min(-change, certain))
     end
-    local after = { missing = math.max(0, state.missing + change), at = state.at, rate = check.limit }
+    local rate = units > 0 and check.limit or state.rate
+    local after = { missing = math.max(0, state.missing + change), at = state.at, rate = rate }
     return after, after.at + ceilDivide(after.missing, after.rate)
   end
 

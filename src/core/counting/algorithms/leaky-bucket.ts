@@ -11,6 +11,7 @@ export const leakyBucket: Algorithm<TokenBucketState> = {
   advance(seen, nowMs, params) {
     const reading = tokenBucket.advance(seen, nowMs, params);
     const { missing, atMs } = reading.state;
+    // If this request is admitted, everything before it leaves at its limit.
     return { ...reading, delayMs: atMs - nowMs + ceilDivide(missing, params.limit) };
   },
 };

@@ -1,15 +1,14 @@
 // token-bucket: holds up to `burst` tokens, refilled continuously. The state is what the bucket lacks until it is
 // full, in tokens times the window, so a millisecond refills exactly `limit`, and nothing is ever rounded. If limit or
-// burst change, tokens that were taken are still missing.
+// burst change, tokens that were taken are still missing, and the next charge sets the new rate. Until then the old one
+// refills them, and waits count with it.
 import { type Algorithm, ceilDivide, notBefore } from './algorithm.ts';
 
 export interface TokenBucketState {
   readonly missing: number;
   readonly atMs: number;
-  /** The limit that refills the bucket after `atMs`. */
+  /** The limit of the last charge, which refills the bucket. */
   readonly limit: number;
-  /** The larger of this limit and the one before. */
-  readonly fastest?: number | undefined;
 }
 
 export const tokenBucket: Algorithm<TokenBucketState> = {
@@ -29,24 +28,26 @@ export const tokenBucket: Algorithm<TokenBucketState> = {
 
   advance(seen, nowMs, { limit, windowMs, extra: burst = limit }) {
     const missing = seen ? Math.max(0, seen.missing - Math.max(0, nowMs - seen.atMs) * seen.limit) : 0;
-    const fastest = Math.max(limit, seen?.limit ?? 0);
-    const state = { missing, atMs: notBefore(seen?.atMs ?? nowMs, nowMs, windowMs), limit, fastest };
+    const atMs = notBefore(seen?.atMs ?? nowMs, nowMs, windowMs);
+    const state = { missing, atMs, limit: seen?.limit ?? limit };
     const room = burst - ceilDivide(missing, windowMs);
     return { state, room, capacity: burst, delayMs: 0 };
   },
 
-  waitMs: ({ missing, atMs }, nowMs, { limit, windowMs, extra: burst = limit }, cost) =>
-    atMs - nowMs + ceilDivide(missing - (burst - cost) * windowMs, limit),
+  waitMs: ({ missing, atMs, limit: rate }, nowMs, { limit, windowMs, extra: burst = limit }, cost) =>
+    atMs - nowMs + ceilDivide(missing - (burst - cost) * windowMs, rate),
 
-  charge({ missing, atMs, fastest = 0 }, units, nowMs, { limit, windowMs }, amendment) {
+  charge({ missing, atMs, limit: before }, units, nowMs, { limit, windowMs }, amendment) {
     const refund = units < 0 ? amendment : undefined;
     // A refund gives back only tokens of that charge that are certainly still missing. The others may have been
     // refilled, and the tokens missing now may belong to another charge. A refund works for one window.
     const agoMs = refund ? Math.max(0, nowMs - refund.chargedAtMs) : 0;
     const keptUnits = refund?.keptUnits ?? 0;
+    const fastest = Math.max(limit, before);
     const certain = agoMs < windowMs ? Math.max(0, (keptUnits - units) * windowMs - agoMs * fastest) : 0;
     const change = refund ? -Math.min(-units * windowMs, certain) : units * windowMs;
     const after = Math.max(0, missing + change);
-    return { state: { missing: after, atMs, limit }, resetAtMs: atMs + ceilDivide(after, limit) };
+    const rate = units > 0 ? limit : before;
+    return { state: { missing: after, atMs, limit: rate }, resetAtMs: atMs + ceilDivide(after, rate) };
   },
 };
