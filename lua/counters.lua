@@ -525,10 +525,10 @@ algorithms.t = function()
   local function advance(state, now, check)
     local limit, windowMs, burst = check.limit, check.windowMs, check.extra or check.limit
     local missing, at, rate = 0, now, limit
-    if state then
+    if state and state.at - now <= windowMs then
       local elapsed = math.max(0, now - state.at)
       missing = math.max(0, state.missing - elapsed * state.rate)
-      if state.at > now and state.at - now <= windowMs then at = state.at end
+      at = math.max(at, state.at)
       rate = state.rate
     end
     local after = { missing = missing, at = at, rate = rate }

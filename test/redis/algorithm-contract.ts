@@ -181,6 +181,16 @@ export function tellsTheTruth(contractCase: ContractCase): void {
     }
   });
 
+  it('locks nobody out after the clock went back by more than a window', async () => {
+    const { engine, check, nowMs, capacity } = await createSubject(contractCase);
+    // Seats stay until their own end: somebody may still hold them.
+    if (check.algorithm === 'concurrency') return;
+    const aheadMs = nowMs + 10 * check.windowMs;
+    await ask(engine, 'take', next(check, { cost: capacity }), aheadMs);
+    expect(await look(engine, check, nowMs)).toMatchObject({ allowed: true, remaining: capacity });
+    expect(await countAdmitted(engine, check, nowMs, capacity)).toBe(capacity);
+  });
+
   it('has nothing to reset, and nothing to wait for, before the first charge', async () => {
     const { engine, check, nowMs, capacity } = await createSubject(contractCase);
     const untouched = {

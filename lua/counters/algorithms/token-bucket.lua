@@ -21,12 +21,12 @@ algorithms.t = function()
   local function advance(state, now, check)
     local limit, windowMs, burst = check.limit, check.windowMs, check.extra or check.limit
     local missing, at, rate = 0, now, limit
-    if state then
+    -- If the clock went back, time stands still until the clock has caught up. By more than a window, counting starts
+    -- anew, so that nobody is locked out for longer than a window.
+    if state and state.at - now <= windowMs then
       local elapsed = math.max(0, now - state.at)
       missing = math.max(0, state.missing - elapsed * state.rate)
-      -- If the clock went back, time stands still until the clock has caught up. If it went back by more than a
-      -- window, time continues from the new clock time instead.
-      if state.at > now and state.at - now <= windowMs then at = state.at end
+      at = math.max(at, state.at)
       rate = state.rate
     end
     local after = { missing = missing, at = at, rate = rate }

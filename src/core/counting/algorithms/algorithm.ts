@@ -100,11 +100,3 @@ export interface Algorithm<S> {
 /** Exact for whole numbers up to 2^53, where a division and Math.floor would round. */
 export const floorDivide = (a: number, b: number): number => (a - (a % b)) / b;
 export const ceilDivide = (a: number, b: number): number => floorDivide(a, b) + (a % b > 0 ? 1 : 0);
-
-/**
- * If the clock went back, time stands still until the clock has caught up. If it went back by more than a window, time
- * continues from the new clock time instead.
- */
-export function notBefore(atMs: number, nowMs: number, windowMs: number): number {
-  return atMs - nowMs > windowMs ? nowMs : Math.max(atMs, nowMs);
-}

@@ -2,7 +2,7 @@
 // full, in tokens times the window, so a millisecond refills exactly `limit`, and nothing is ever rounded. If limit or
 // burst change, tokens that were taken are still missing, and the next charge sets the new rate. Until then the old one
 // refills them, and waits count with it.
-import { type Algorithm, ceilDivide, notBefore } from './algorithm.ts';
+import { type Algorithm, ceilDivide } from './algorithm.ts';
 
 export interface TokenBucketState {
   readonly missing: number;
@@ -27,9 +27,12 @@ export const tokenBucket: Algorithm<TokenBucketState> = {
   }),
 
   advance(seen, nowMs, { limit, windowMs, extra: burst = limit }) {
-    const missing = seen ? Math.max(0, seen.missing - Math.max(0, nowMs - seen.atMs) * seen.limit) : 0;
-    const atMs = notBefore(seen?.atMs ?? nowMs, nowMs, windowMs);
-    const state = { missing, atMs, limit: seen?.limit ?? limit };
+    // If the clock went back, time stands still until the clock has caught up. By more than a window, counting starts
+    // anew, so that nobody is locked out for longer than a window.
+    const isKnown = seen && seen.atMs - nowMs <= windowMs;
+    const { missing: before, atMs, limit: rate } = isKnown ? seen : { missing: 0, atMs: nowMs, limit };
+    const missing = Math.max(0, before - Math.max(0, nowMs - atMs) * rate);
+    const state = { missing, atMs: Math.max(atMs, nowMs), limit: rate };
     const room = burst - ceilDivide(missing, windowMs);
     return { state, room, capacity: burst, delayMs: 0 };
   },
