@@ -320,10 +320,10 @@ algorithms.l = function()
     return #state.log > 0 and lastTime(state, now) + check.windowMs or now
   end
 
-  local function lowered(log, first, last, by)
+  local function withTotals(log, first, last, more)
     local text, parts = '', {}
     for i = first, last do
-      parts[#parts + 1] = entry(timeOf(log, i), totalOf(log, i) - by)
+      parts[#parts + 1] = entry(timeOf(log, i), totalOf(log, i) + more)
       if #parts == 100 or i == last then
         text = text .. table.concat(parts, '', 1, #parts)
         parts = {}
@@ -338,7 +338,7 @@ algorithms.l = function()
     return string.sub(log, 1, (count - 1) * ENTRY) .. entry(timeOf(log, count), total)
   end
 
-  local function amend(state, units, at)
+  local function changeEntry(state, units, at)
     local log, count = state.log, #state.log / ENTRY
     local i = firstAtLeast(log, timeOf, at)
     local earlier = i > 1 and totalOf(log, i - 1) or state.before
@@ -346,7 +346,7 @@ algorithms.l = function()
     local held = isThere and totalOf(log, i) - earlier or 0
     local moved = math.max(units, -held)
     local changed = held + moved > 0 and entry(at, earlier + held + moved) or ''
-    return string.sub(log, 1, (i - 1) * ENTRY) .. changed .. lowered(log, isThere and i + 1 or i, count, -moved)
+    return string.sub(log, 1, (i - 1) * ENTRY) .. changed .. withTotals(log, isThere and i + 1 or i, count, moved)
   end
 
   local function parse(text)
@@ -379,8 +379,8 @@ algorithms.l = function()
     if past and units ~= 0 then
       local latest = math.max(now, lastTime(state, now))
       if past.at > latest - check.windowMs and past.at <= latest then
-        local amended = amend(state, units, past.at)
-        log = amended
+        local changed = changeEntry(state, units, past.at)
+        log = changed
       end
     elseif units > 0 then
       log = append(state, units, now)
@@ -1060,11 +1060,14 @@ operations.take = function(checks, keys, now)
   end
   for i = 1, #all do
     local judged, granted = all[i], 0
-    if judged.owner or not passes and (judged.fits or judged.check.isShadow) then
+    local check = judged.check
+    local isSpared = not passes and (judged.fits or check.isShadow)
+    if judged.owner then
+    elseif isSpared then
       charge(judged, 0, now)
     elseif judged.fits then
-      granted = math.min(judged.check.lease or 0, judged.room - judged.check.cost)
-      charge(judged, judged.check.cost + granted, now)
+      granted = math.min(check.lease or 0, judged.room - check.cost)
+      charge(judged, check.cost + granted, now)
     else
       deny(judged, now)
     end

@@ -10,13 +10,14 @@ local DAY_MS, FIRST, RENEWED = 86400000, 8, 'renewed'
 -- gopher-lua can hold only some thousand values at once.
 local MAX_SERIES = 200
 if #ARGV > FIRST - 1 + 2 * MAX_SERIES then return redis.error_reply('WEIR_BAD_ARGUMENT too many series') end
-local batch = ARGV[1] .. ' '
-local last = redis.call('SET', KEYS[2], batch .. ARGV[2], 'PX', ARGV[3], 'GET')
-if last and string.sub(last, 1, #batch) == batch then return {} end
-
+-- Reads the sums before the batch counts as added: if that fails, the next call adds it.
 local fields = {RENEWED}
 for i = FIRST, #ARGV, 2 do fields[#fields + 1] = ARGV[i] end
 local sums = redis.call('HMGET', KEYS[1], unpack(fields, 1, #fields))
+
+local batch = ARGV[1] .. ' '
+local last = redis.call('SET', KEYS[2], batch .. ARGV[2], 'PX', ARGV[3], 'GET')
+if last and string.sub(last, 1, #batch) == batch then return {} end
 
 local isFull = nil
 local refused, changes = {}, {}

@@ -70,7 +70,8 @@ end
 -- Units to charge without room for them: up to a debt of the whole capacity.
 local function withinDebt(judged) return math.max(0, math.min(judged.check.cost, judged.room + judged.capacity)) end
 
--- Changes an earlier charge, if its window is still kept, and adds to the reply what is left.
+-- Changes an earlier charge, if its window is still kept, and adds two numbers to the reply: what remains, and when the
+-- whole limit is free again. An earlier charge may weigh less than its units, so what remains is read anew.
 local function amend(judged, units, past, now, reply)
   if judged.owner then
     reply[#reply + 1] = 0

@@ -148,10 +148,10 @@ function toOutcome(
   nowMs: number,
 ): Outcome {
   const isPlausible =
-    isRemaining(remaining, check) && isTime(resetAtMs) && isCount(granted) && isTime(delayMs);
+    isRemaining(remaining, check) && isTime(resetAtMs) && isCount(granted) && isCount(delayMs);
   if (!isPlausible || !(isCount(retryMs) || retryMs === -1)) throw badReply('a field is out of range');
   const reset = resetAtMs as number;
-  const common = { remaining, resetAtMs: reset, granted, delayMs: delayMs as number, nowMs: undefined };
+  const common = { remaining, resetAtMs: reset, granted, delayMs, nowMs: undefined };
   if (allowed === 0 || allowed === 1) {
     const retryAfterMs = retryMs === -1 ? undefined : retryMs;
     return { allowed: allowed === 1, ...common, retryAfterMs, transferredTo: undefined };

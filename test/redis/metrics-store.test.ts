@@ -59,6 +59,15 @@ describe('the sums of a region', () => {
     expect(await sums()).toMatchObject({ 'billedCommands\tus': 10 });
   });
 
+  it('include a batch that could not be added at first', async () => {
+    await client.send(signal(), (redis) => redis.rpush(METRICS_KEY, 'of another type'));
+    const batch = batchOf(7, [['billedCommands\tus', 5]]);
+    await expect(hand(batch)).rejects.toThrow();
+    await client.send(signal(), (redis) => redis.del(METRICS_KEY));
+    await hand(batch);
+    expect(await sums()).toMatchObject({ 'billedCommands\tus': 5 });
+  });
+
   it('stay exact beyond the 14 digits that Lua writes by itself', async () => {
     await hand(batchOf(1, [['decision\tsum', 9_007_199_254_740_000]]));
     await hand(batchOf(2, [['decision\tsum', 991]]));

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { IDLE_MS } from '../../src/core/counting/transfer.ts';
 import type { CounterStore } from '../../src/core/ports/region.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/counter-store.ts';
@@ -29,6 +30,19 @@ describe('a reset', () => {
     await store.reset([check.key], signal());
     const { outcomes } = await store.peek({ checks: [check, transferred] }, signal());
     expect(outcomes).toMatchObject([{ remaining: 5 }, { transferredTo: { name: 'eu' } }]);
+  });
+
+  it('keeps a transfer until its end, also if the key has lost its TTL', async () => {
+    const check = createCheck(rule);
+    const transferred = { ...check, id: 'transferred', transfer };
+    const [answer] = (await store.transfer({ checks: [transferred] }, signal())).outcomes;
+    await store.take({ checks: [check] }, signal());
+    await client.command(signal(), ['PERSIST', check.key]);
+    await store.reset([check.key], signal());
+    const untilMs = answer?.kind === 'transferred' ? answer.untilMs : Number.NaN;
+    const value = String(await client.command(signal(), ['GET', check.key]));
+    expect(value).toMatch(new RegExp(`^00${untilMs + IDLE_MS} weir3;transferred:m${untilMs} \\d+ eu;$`));
+    expect(await client.command(signal(), ['PEXPIRETIME', check.key])).toBe(untilMs + IDLE_MS);
   });
 
   it('leaves nothing of a key that holds only counters, and accepts a key that does not exist', async () => {

@@ -132,6 +132,10 @@ export function keepsViolatorsOut(contractCase: ContractCase): void {
     const untilMs = nowMs + blockMs;
     const asked = () => next(check, { blockMs });
     const blocked = { allowed: false, remaining: 0, resetAtMs: untilMs };
+    // A peek starts no block, so its wait is that of the counter.
+    const { retryAfterMs = Number.NaN } = await ask(engine, 'peek', asked(), nowMs);
+    expect(retryAfterMs).toBeLessThan(blockMs);
+    expect(await wouldPass(engine, [asked()], nowMs + retryAfterMs)).toBe(true);
     expect(await ask(engine, 'take', asked(), nowMs)).toMatchObject({ ...blocked, retryAfterMs: blockMs });
     expect(await ask(engine, 'take', asked(), nowMs + 1)).toMatchObject({
       ...blocked,

@@ -10,6 +10,7 @@ const plain = createCheck({ algorithm: 'fixed-window', limit: 10, windowMs: 60_0
 const burst = createCheck({ algorithm: 'gcra', limit: 10, extra: 20, windowMs: 60_000 });
 
 interface Fields {
+  readonly delayMs?: unknown;
   readonly allowed?: unknown;
   readonly remaining?: unknown;
   readonly retryMs?: unknown;
@@ -17,9 +18,9 @@ interface Fields {
 /** A reply with one outcome for each of these. */
 const reply = (...checks: readonly Fields[]) => [
   NOW_MS,
-  ...checks.flatMap(({ allowed = 1, remaining = 4, retryMs = 0 }) => [
+  ...checks.flatMap(({ allowed = 1, remaining = 4, retryMs = 0, delayMs = 0 }) => [
     ...[allowed, remaining, RESET_MS],
-    ...[retryMs, 0, 0],
+    ...[retryMs, 0, delayMs],
   ]),
 ];
 /** The answer to a plain take: the clock, the verdict, and the text that the script has read. */
@@ -66,6 +67,7 @@ describe('Weir refuses an answer', () => {
     ['with more left than the limit', reply({ remaining: 11 })],
     ['with less than nothing left', reply({ remaining: -1 })],
     ['with a wait below the number that means for ever', reply({ allowed: 0, retryMs: -2 })],
+    ['with a turn in the past', reply({ delayMs: -1 })],
     ['to a plain take, with another verdict than its counters', text('+', 'f1800000060000 10')],
     ['to a plain take, with a damaged counter', text('+', 'f1800000060000 x')],
     ['to a plain take, without a clock', '+'],

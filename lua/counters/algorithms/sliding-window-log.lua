@@ -60,12 +60,12 @@ algorithms.l = function()
     return #state.log > 0 and lastTime(state, now) + check.windowMs or now
   end
 
-  -- The entries from `first` to `last`, with `by` subtracted from their totals. Joins a hundred at a time, because a
+  -- The entries from `first` to `last`, with `more` added to their totals. Joins a hundred at a time, because a
   -- long list does not fit on every server's stack.
-  local function lowered(log, first, last, by)
+  local function withTotals(log, first, last, more)
     local text, parts = '', {}
     for i = first, last do
-      parts[#parts + 1] = entry(timeOf(log, i), totalOf(log, i) - by)
+      parts[#parts + 1] = entry(timeOf(log, i), totalOf(log, i) + more)
       if #parts == 100 or i == last then
         text = text .. table.concat(parts, '', 1, #parts)
         parts = {}
@@ -82,7 +82,7 @@ algorithms.l = function()
 
   -- Changes the charge of one moment: its entry, which exists only while it has units, and the totals of all entries
   -- after it.
-  local function amend(state, units, at)
+  local function changeEntry(state, units, at)
     local log, count = state.log, #state.log / ENTRY
     local i = firstAtLeast(log, timeOf, at)
     local earlier = i > 1 and totalOf(log, i - 1) or state.before
@@ -90,7 +90,7 @@ algorithms.l = function()
     local held = isThere and totalOf(log, i) - earlier or 0
     local moved = math.max(units, -held)
     local changed = held + moved > 0 and entry(at, earlier + held + moved) or ''
-    return string.sub(log, 1, (i - 1) * ENTRY) .. changed .. lowered(log, isThere and i + 1 or i, count, -moved)
+    return string.sub(log, 1, (i - 1) * ENTRY) .. changed .. withTotals(log, isThere and i + 1 or i, count, moved)
   end
 
   local function parse(text)
@@ -124,8 +124,8 @@ algorithms.l = function()
       local latest = math.max(now, lastTime(state, now))
       -- Only if that moment is still inside the window.
       if past.at > latest - check.windowMs and past.at <= latest then
-        local amended = amend(state, units, past.at)
-        log = amended
+        local changed = changeEntry(state, units, past.at)
+        log = changed
       end
     elseif units > 0 then
       log = append(state, units, now)

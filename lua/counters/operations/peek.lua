@@ -1,4 +1,5 @@
--- peek: answers as a take would, with its reply, and changes nothing.
+-- peek: judges as a take would, with its reply, and changes nothing. A denial starts no block and is not counted, so its
+-- wait is the one that holds if nobody takes meanwhile: a take that is denied may have to wait longer.
 
 operations.peek = function(checks, keys, now)
   local all, reply = judgeAll(checks, keys, now), { now }

@@ -52,11 +52,15 @@ operations.take = function(checks, keys, now)
   end
   for i = 1, #all do
     local judged, granted = all[i], 0
-    if judged.owner or not passes and (judged.fits or judged.check.isShadow) then
+    local check = judged.check
+    local isSpared = not passes and (judged.fits or check.isShadow)
+    if judged.owner then
+      -- This region counts nothing.
+    elseif isSpared then
       charge(judged, 0, now)
     elseif judged.fits then
-      granted = math.min(judged.check.lease or 0, judged.room - judged.check.cost)
-      charge(judged, judged.check.cost + granted, now)
+      granted = math.min(check.lease or 0, judged.room - check.cost)
+      charge(judged, check.cost + granted, now)
     else
       deny(judged, now)
     end

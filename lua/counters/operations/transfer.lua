@@ -27,12 +27,14 @@ end
 local function transferOne(check, keys, now)
   local judged = judge(check, keys, now)
   local key, record, owner = judged.key, judged.record, judged.owner
+  -- An owner that must give the part back waits a window longer, so that this region can count with it first.
   if owner and (owner ~= check.owner or record.isWanted) then
     return 'refused', 0, record.expiry - now + (owner == check.owner and check.windowMs or 0)
   end
   local inUseUntil = record and record.state and record.expiry + IDLE_MS or 0
   if inUseUntil > now then
     local used = math.max(0, math.min(judged.capacity, judged.capacity - judged.room))
+    -- A block is no number of units that the owner could charge itself with.
     if judged.blockedUntil > now then used = 0 end
     if not isChargedElsewhere(check, judged, used, now) then return 'in-use', used, inUseUntil - now end
   end

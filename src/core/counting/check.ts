@@ -109,7 +109,10 @@ export type RecallReply = 'recalled' | 'unchanged';
 export interface Operations {
   /** Charges all counters of the checks, or none. */
   take: { readonly check: TakeCheck; readonly reply: Outcome };
-  /** Answers as a take would, and changes nothing. */
+  /**
+   * Judges as a take would, and changes nothing. A denial starts no block and is not counted, so its wait is the one that
+   * holds if nobody takes meanwhile.
+   */
   peek: { readonly check: Check; readonly reply: Outcome };
   refund: { readonly check: RefundCheck; readonly reply: Balance };
   settle: { readonly check: SettleCheck; readonly reply: Balance };

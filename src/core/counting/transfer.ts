@@ -20,6 +20,7 @@ export function transfer(check: TransferCheck, nowMs: number, counters: Counters
   const counter = counterFor(check, counters);
   const { transferred } = counter ?? {};
   const leftMs = Math.max(0, (counter?.expiresAtMs ?? 0) + (transferred ? 0 : IDLE_MS) - nowMs);
+  // An owner that must give the part back waits a window longer, so that this region can count with it first.
   if (leftMs > 0 && transferred && (transferred.owner !== owner || transferred.isWanted))
     return {
       kind: 'refused',
@@ -45,6 +46,7 @@ function counterFor({ key, id, algorithm }: Check, counters: Counters): Counter 
   return found?.transferred || found?.algorithm === algorithm ? found : undefined;
 }
 
+/** 0 while it is blocked: a block is no number of units that the owner could charge itself with. */
 function usedOf(check: Check, counter: Counter | undefined, nowMs: number): number {
   const { room, capacity, blockedUntilMs } = judge(check, counter, nowMs);
   return blockedUntilMs > nowMs ? 0 : Math.max(0, Math.min(capacity, capacity - room));

@@ -46,14 +46,14 @@ export const slidingWindowLog: Algorithm<State> = {
     const atMs = amendment?.chargedAtMs ?? latestMs;
     // Changes a charge only if its moment is still inside the window.
     const counts = atMs > latestMs - windowMs && atMs <= latestMs;
-    const after = counts && units !== 0 ? amend(state, units, atMs) : state;
+    const after = counts && units !== 0 ? changeEntry(state, units, atMs) : state;
     const last = after.at(-1);
     return { state: after, resetAtMs: last ? last.atMs + windowMs : nowMs };
   },
 };
 
 /** Changes the charge of one moment. Its entry exists only while it has units. */
-function amend(state: State, units: number, atMs: number): State {
+function changeEntry(state: State, units: number, atMs: number): State {
   const earlier = state.filter((entry) => entry.atMs < atMs);
   const later = state.filter((entry) => entry.atMs > atMs);
   const after = sum(state) - sum(earlier) - sum(later) + units;
