@@ -170,14 +170,16 @@ if width and KEYS[1] and not KEYS[2] and count > width and count <= 1501 and cou
   end
   if isKnown and not passes then return time[1] .. ' ' .. time[2] .. '-' .. value end
   local expires
-  if isKnown and (isNew or newest > covered) then
-    if isNew then
-      expires = value == '' and 0 or tonumber(sub(text, 1, 15)) or 9999999999999
-    else
-      expires = sub(text, 1, 15) * 1
-    end
-    isKnown = expires + newest < 9999999000000
-    if isKnown and newest + 5000 > expires then
+  if not isKnown then
+  elseif value == '' then
+    isKnown = newest < 9999999000000
+    expires = newest + 15000
+  elseif newest > covered or isNew then
+    isKnown = not isNew or find(text, '^00%d+ weir3;')
+    expires = isKnown and sub(text, 3, 15) * 1
+    if not isKnown then
+    elseif newest + 5000 > expires then
+      isKnown = newest < 9999999000000 and byte(text, 2) == 48
       expires = newest + 15000
     elseif not isNew then
       expires = nil
@@ -205,6 +207,11 @@ local function floorDivide(a, b) return (a - a % b) / b end
 local function ceilDivide(a, b)
   local rest = a % b
   return (a - rest) / b + (rest > 0 and 1 or 0)
+end
+
+local function timeOf(digits)
+  local time = digits and #digits < 16 and tonumber(digits) or 0
+  return time <= LATEST and time or 0
 end
 
 local function whole(text)
@@ -802,7 +809,12 @@ local function readKeys(value)
   for i = 1, #KEYS do
     local text = type(values[i]) == 'string' and values[i] or ''
     if string.sub(text, 16, HEADER) ~= FORMAT then text = EMPTY end
-    keys[i] = { text = text, newest = 0, isChanged = false, mustLook = false, after = HEADER }
+    local _, _, header = string.find(text, '^(%d+) ')
+    local expires = timeOf(header)
+    local isDamaged = expires == 0 and text ~= EMPTY
+    keys[i] = {
+      text = text, expires = expires, newest = 0, isChanged = false, mustLook = isDamaged, after = HEADER,
+    }
   end
   return keys
 end
@@ -818,8 +830,8 @@ local function findRecord(key, check, now)
   if not past then return record end
   if letter == 'm' or letter == 'n' then
     local _, _, untilText, usableText, owner = string.find(body, '^(%d+) (%d+) ([%l%d-]+)$')
-    local untilMs, usableUntil = tonumber(untilText or LATEST), tonumber(usableText or LATEST)
-    if untilText and untilMs <= LATEST and usableUntil <= LATEST then
+    local untilMs, usableUntil = timeOf(untilText), timeOf(usableText)
+    if untilMs > 0 and usableUntil > 0 then
       record.isTransfer = true
       record.expiry = untilMs
       record.usableUntil = usableUntil
@@ -830,17 +842,17 @@ local function findRecord(key, check, now)
   end
   if letter == string.upper(check.letter) then
     local _, space, untilText = string.find(body, '^(%d+) ')
-    record.blockedUntil = tonumber(untilText or 0)
+    record.blockedUntil = timeOf(untilText)
     body = string.sub(body, (space or #body) + 1)
   elseif letter ~= check.letter then
     return record
   end
   local algorithm = algorithmOf(check.letter)
-  local state, _, _, reset = algorithm.parse(body, check), string.find(body, '^(%d+)')
-  local expiry = math.max(tonumber(reset or 0), record.blockedUntil)
-  if state and expiry <= LATEST then
-    record.state = state
-    record.expiry = expiry
+  local _, _, digits = string.find(body, '^(%d+)')
+  local reset = timeOf(digits)
+  if reset > 0 then record.state = algorithm.parse(body, check) end
+  if record.state then
+    record.expiry = math.max(reset, record.blockedUntil)
   else
     record.blockedUntil = 0
   end
@@ -875,9 +887,9 @@ end
 
 local function expiryOf(text, from)
   local _, _, letter, first, second = string.find(text, '^;[%w_-]+:(%a)(%d+) (%d*)', from)
-  local expiry = tonumber(first or 0)
-  if letter and letter < 'a' then expiry = math.max(expiry, tonumber(second) or 0) end
-  return expiry <= LATEST and expiry or 0
+  local expiry = timeOf(first)
+  if letter and letter < 'a' then expiry = math.max(expiry, timeOf(second)) end
+  return expiry
 end
 
 local function liveRecords(text, expiredBy)
@@ -907,10 +919,8 @@ local function liveRecords(text, expiredBy)
 end
 
 local function textAndExpiry(key, now)
-  local _, _, header = string.find(key.text, '^(%d+) ')
-  local live, newest, expires = string.sub(key.text, HEADER), key.newest, tonumber(header or 0)
-  local isSound = header and expires <= LATEST
-  if key.mustLook or not isSound or #key.text > LONG then
+  local live, newest, expires = string.sub(key.text, HEADER), key.newest, key.expires
+  if key.mustLook or #key.text > LONG then
     local kept, last = liveRecords(key.text, now - IDLE_MS)
     live = kept
     newest = last

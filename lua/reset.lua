@@ -13,7 +13,8 @@ for i = 1, #KEYS do
   while from < #text do
     local past = string.find(text, ';', from + 1, true) or #text + 1
     local _, _, untilText = string.find(text, '^;[%w_-]+:[mn](%d+) ', from)
-    local untilMs = tonumber(untilText or 0)
+    -- Longer digits are no number on gopher-lua.
+    local untilMs = untilText and #untilText < 16 and tonumber(untilText) or 0
     if untilMs > 0 and untilMs <= LATEST then
       kept = kept .. string.sub(text, from, past - 1)
       newest = math.max(newest, untilMs)

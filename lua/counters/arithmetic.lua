@@ -9,6 +9,12 @@ local function ceilDivide(a, b)
   return (a - rest) / b + (rest > 0 and 1 or 0)
 end
 
+-- The time that these digits say; 0 if there are none, or it is after LATEST. Longer digits are no number on gopher-lua.
+local function timeOf(digits)
+  local time = digits and #digits < 16 and tonumber(digits) or 0
+  return time <= LATEST and time or 0
+end
+
 -- The number that a text says, if there is one, and it is whole and above 0, and products with it stay exact.
 local function whole(text)
   local number = text and tonumber(text)

@@ -19,9 +19,9 @@ local IDLE_MS = 5000
 -- (src/core/counting/keys.ts), so the others are of rules that have changed. A shorter text has fewer records.
 local MAX_RECORDS, LONG = 500, 8192
 
--- The keys of the call: their texts; `newest`, the latest expiry of what has changed; `isChanged`; `mustLook`, if a
--- counter expires earlier than before, so that only a look at all of them tells when the key may expire; `after`, where
--- the record of the next check belongs.
+-- The keys of the call: their texts; `expires`, by the header; `newest`, the latest expiry of what has changed;
+-- `isChanged`; `mustLook`, if a counter expires earlier than before or the header is damaged, so that only a look at all
+-- counters tells when the key may expire; `after`, where the record of the next check belongs.
 -- The straight part may have read the value of the only key already.
 local function readKeys(value)
   local values, keys = {}, {}
@@ -36,7 +36,12 @@ local function readKeys(value)
   for i = 1, #KEYS do
     local text = type(values[i]) == 'string' and values[i] or ''
     if string.sub(text, 16, HEADER) ~= FORMAT then text = EMPTY end
-    keys[i] = { text = text, newest = 0, isChanged = false, mustLook = false, after = HEADER }
+    local _, _, header = string.find(text, '^(%d+) ')
+    local expires = timeOf(header)
+    local isDamaged = expires == 0 and text ~= EMPTY
+    keys[i] = {
+      text = text, expires = expires, newest = 0, isChanged = false, mustLook = isDamaged, after = HEADER,
+    }
   end
   return keys
 end
@@ -53,8 +58,8 @@ local function findRecord(key, check, now)
   if not past then return record end
   if letter == 'm' or letter == 'n' then
     local _, _, untilText, usableText, owner = string.find(body, '^(%d+) (%d+) ([%l%d-]+)$')
-    local untilMs, usableUntil = tonumber(untilText or LATEST), tonumber(usableText or LATEST)
-    if untilText and untilMs <= LATEST and usableUntil <= LATEST then
+    local untilMs, usableUntil = timeOf(untilText), timeOf(usableText)
+    if untilMs > 0 and usableUntil > 0 then
       record.isTransfer = true
       record.expiry = untilMs
       record.usableUntil = usableUntil
@@ -65,17 +70,17 @@ local function findRecord(key, check, now)
   end
   if letter == string.upper(check.letter) then
     local _, space, untilText = string.find(body, '^(%d+) ')
-    record.blockedUntil = tonumber(untilText or 0)
+    record.blockedUntil = timeOf(untilText)
     body = string.sub(body, (space or #body) + 1)
   elseif letter ~= check.letter then
     return record
   end
   local algorithm = algorithmOf(check.letter)
-  local state, _, _, reset = algorithm.parse(body, check), string.find(body, '^(%d+)')
-  local expiry = math.max(tonumber(reset or 0), record.blockedUntil)
-  if state and expiry <= LATEST then
-    record.state = state
-    record.expiry = expiry
+  local _, _, digits = string.find(body, '^(%d+)')
+  local reset = timeOf(digits)
+  if reset > 0 then record.state = algorithm.parse(body, check) end
+  if record.state then
+    record.expiry = math.max(reset, record.blockedUntil)
   else
     record.blockedUntil = 0
   end
@@ -115,10 +120,10 @@ end
 -- When a record expires; 0 if it is damaged.
 local function expiryOf(text, from)
   local _, _, letter, first, second = string.find(text, '^;[%w_-]+:(%a)(%d+) (%d*)', from)
-  local expiry = tonumber(first or 0)
+  local expiry = timeOf(first)
   -- A capital letter means that the end of a block precedes the expiry of the counter.
-  if letter and letter < 'a' then expiry = math.max(expiry, tonumber(second) or 0) end
-  return expiry <= LATEST and expiry or 0
+  if letter and letter < 'a' then expiry = math.max(expiry, timeOf(second)) end
+  return expiry
 end
 
 -- The records that had not expired by that moment, and when the last of them does (0 if there is none).
@@ -151,10 +156,8 @@ end
 
 -- The new text of a key that has changed, and its expiry, IDLE_MS after that of its last counter or a little later.
 local function textAndExpiry(key, now)
-  local _, _, header = string.find(key.text, '^(%d+) ')
-  local live, newest, expires = string.sub(key.text, HEADER), key.newest, tonumber(header or 0)
-  local isSound = header and expires <= LATEST
-  if key.mustLook or not isSound or #key.text > LONG then
+  local live, newest, expires = string.sub(key.text, HEADER), key.newest, key.expires
+  if key.mustLook or #key.text > LONG then
     local kept, last = liveRecords(key.text, now - IDLE_MS)
     live = kept
     newest = last

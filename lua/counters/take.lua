@@ -25,8 +25,8 @@
 --   adds to new            the text after `done`, up to the semicolon after the record, with the charge
 --   raises newest          to the moment at which the counter is free again, if that has changed
 --   raises covered         to that moment, if it has not changed: the key lives longer than that
--- `break` leaves the take to the general part. This part trusts digits where only Weir writes: those of a time, and all of
--- a bucket. To check them would cost a bucket three percent.
+-- `break` leaves the take to the general part. This part trusts digits where only Weir writes: those of times in records
+-- and headers, and all of a bucket. To check them would cost a bucket three percent.
 local ARGV, KEYS, redis = ARGV, KEYS, redis
 local names, width, costAt, extraAt = ARGV[1], 3, nil, nil
 if names == 'take' then
@@ -114,16 +114,21 @@ if width and KEYS[1] and not KEYS[2] and count > width and count <= 1501 and cou
   -- The header is at least IDLE_MS (5 s) after the end of every counter in the key. So only a counter that has changed can
   -- need a new expiry, and a new counter writes the header anyway, because there may be none. A new expiry is another
   -- 10 s later, so that most charges of a bucket, which move its end, need none.
+  -- Longer times than 13 digits are for the general part.
   local expires
-  if isKnown and (isNew or newest > covered) then
-    if isNew then
-      expires = value == '' and 0 or tonumber(sub(text, 1, 15)) or 9999999999999
-    else
-      expires = sub(text, 1, 15) * 1
-    end
-    -- This part writes 13 digits, and leaves longer times and damaged headers to the general part.
-    isKnown = expires + newest < 9999999000000
-    if isKnown and newest + 5000 > expires then
+  if not isKnown then
+    -- The general part finds out.
+  elseif value == '' then
+    isKnown = newest < 9999999000000
+    expires = newest + 15000
+  elseif newest > covered or isNew then
+    isKnown = not isNew or find(text, '^00%d+ weir3;')
+    expires = isKnown and sub(text, 3, 15) * 1
+    if not isKnown then
+      -- The header is damaged, or longer.
+    elseif newest + 5000 > expires then
+      -- A longer header does not begin with 00. It lacks its first digits here, so it may seem too early.
+      isKnown = newest < 9999999000000 and byte(text, 2) == 48
       expires = newest + 15000
     elseif not isNew then
       expires = nil
