@@ -1116,6 +1116,7 @@ operations.settle = function(checks, keys, now)
     local units = withinDebt(judged)
     if check.most then units = math.max(0, math.min(units, check.most - judged.capacity + judged.room)) end
     amend(judged, units, { at = check.at, kept = 0 }, now, reply)
+    reply[#reply + 1] = judged.owner and 0 or units
   end
   return reply
 end

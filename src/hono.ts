@@ -16,6 +16,7 @@ export type {
   CheckOutcome,
   CodeChecks,
   RequestWeir,
+  SettleAnswer,
 } from './checks/call.ts';
 export type { LibraryOptions, LibraryRegion } from './config/config.ts';
 export type { LibraryBindings } from './config/variables.ts';

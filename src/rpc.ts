@@ -1,6 +1,6 @@
 // Checks for other Workers of the account, through a service binding with `entrypoint = "Weir"`: no token and no HTTP.
 import { WorkerEntrypoint } from 'cloudflare:workers';
-import type { CheckAnswer, CheckCall } from './checks/call.ts';
+import type { CheckAnswer, CheckCall, SettleAnswer } from './checks/call.ts';
 import type { Bindings } from './config/variables.ts';
 import { isolateOf } from './wiring/isolate.ts';
 
@@ -18,9 +18,9 @@ export class Weir extends WorkerEntrypoint<Bindings> {
   }
 
   /** Brings all charges of a check to the real cost, once. */
-  async settle(id: string, cost: number): Promise<void> {
+  async settle(id: string, cost: number): Promise<SettleAnswer> {
     const { checks, asked } = await this.#checks();
-    await checks.settle({ id, cost }, asked);
+    return checks.settle({ id, cost }, asked);
   }
 
   async #checks() {

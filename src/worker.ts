@@ -6,7 +6,7 @@ import { notConfigured } from './gateway/refusals.ts';
 import type { QueuedBatch } from './telemetry/flush.ts';
 import { isolateOf } from './wiring/isolate.ts';
 
-export type { CheckAnswer, CheckCall, CheckInput, CheckOutcome } from './checks/call.ts';
+export type { CheckAnswer, CheckCall, CheckInput, CheckOutcome, SettleAnswer } from './checks/call.ts';
 export type { Bindings } from './config/variables.ts';
 export { Weir } from './rpc.ts';
 

@@ -80,6 +80,11 @@ export interface CheckAnswer {
   readonly results: readonly CheckOutcome[];
 }
 
+export interface SettleAnswer {
+  /** Units of the real cost that a limit could not take: a debt can be as large as the limit, and no larger. */
+  readonly uncharged: number;
+}
+
 const NAME_CONDITIONS: readonly (readonly [isMet: (name: string) => boolean, problem: string])[] = [
   [({ length }) => length > 0, 'must not be empty'],
   [({ length }) => length <= MAX_CHARACTERS, `must have at most ${MAX_CHARACTERS} characters`],
@@ -181,7 +186,7 @@ export interface CodeChecks {
   /** Gives back all charges of a check, once. */
   refund(id: string): Promise<void>;
   /** Brings all charges of a check to the real cost, once. */
-  settle(id: string, cost: number): Promise<void>;
+  settle(id: string, cost: number): Promise<SettleAnswer>;
 }
 
 /** What a handler gets. A check without a subject counts the caller of its request. */

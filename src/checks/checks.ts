@@ -60,6 +60,7 @@ import {
   readKeyHeader,
   readRefund,
   readSettlement,
+  type SettleAnswer,
 } from './call.ts';
 import { type ChargeUsage, createChargeIds, type RegionCharge } from './charge-id.ts';
 
@@ -255,19 +256,29 @@ export function createChecks(services: Services) {
       return store ? [{ store, check, chargedAtMs: check.chargedAtMs }] : [];
     });
 
-  const amend = (operation: 'refund' | 'settle', charges: readonly PastCharge[]) =>
-    atEachStore(charges, (store, some) => available(() => AMENDMENTS[operation](store, some, inTime())));
+  const giveBack = (charges: readonly PastCharge[]) =>
+    atEachStore(charges, (store, some) => available(() => AMENDMENTS.refund(store, some, inTime())));
+
+  /** Resolves to the units that could not be charged, of the limit that lacks most. */
+  const chargeMore = async (charges: readonly PastCharge[]): Promise<number> => {
+    const lacking = await atEachStore(charges, async (store, some) => {
+      const { outcomes } = await available(() => AMENDMENTS.settle(store, some, inTime()));
+      return some.map(({ check }, i) => check.cost - (outcomes[i]?.chargedUnits ?? 0));
+    });
+    return Math.max(0, ...lacking.flat());
+  };
 
   /** Also gives seats back: the id can be used once, so nothing could do it later. */
-  const bringToCost = async (id: string, cost: number, asked: CheckContext) => {
+  const bringToCost = async (id: string, cost: number, asked: CheckContext): Promise<SettleAnswer> => {
     const charges = await spend(id);
     const { seats = [], units = [] } = Object.groupBy(toPastCharges(charges), ({ check }) =>
       check.seatId === undefined ? 'units' : 'seats',
     );
     const { added, refunded } = settlementOf(units, cost);
-    await amend('settle', added);
-    await amend('refund', [...refunded, ...seats]);
+    const uncharged = await chargeMore(added);
+    await giveBack([...refunded, ...seats]);
     attempt(log, correct, charges, cost, asked);
+    return { uncharged };
   };
 
   return {
@@ -277,11 +288,13 @@ export function createChecks(services: Services) {
       return key === undefined || call.isPeek ? decide(call, asked) : decideOnce(key, call, asked);
     },
     /** Gives all charges back. Throws if the id was used before or is too old. */
-    refund: async (body: unknown, asked: CheckContext) => bringToCost(readRefund(body).id, 0, asked),
+    async refund(body: unknown, asked: CheckContext): Promise<void> {
+      await bringToCost(readRefund(body).id, 0, asked);
+    },
     /** Brings every charge to this cost, and gives seats back. Throws as `refund` does. */
-    async settle(body: unknown, asked: CheckContext): Promise<void> {
+    async settle(body: unknown, asked: CheckContext): Promise<SettleAnswer> {
       const { id, cost } = readSettlement(body);
-      await bringToCost(id, cost, asked);
+      return bringToCost(id, cost, asked);
     },
   };
 }

@@ -17,6 +17,7 @@ import { problem } from '../http/problem.ts';
 import { type CheckToken, serviceChecks } from './checks.ts';
 
 const MAX_BYTES = 64 * 1024;
+const NOT_KEPT = { 'Cache-Control': 'no-store' };
 
 const CHECK = `${OWN_PREFIX}/check`;
 
@@ -49,13 +50,12 @@ export function createCheckRoute(services: Services) {
     const asked = { regions, afterResponse, keyHeader: request.headers.get('Idempotency-Key') };
     switch (pathOf(request)) {
       case CHECK:
-        return Response.json(await checks.check(body, asked), { headers: { 'Cache-Control': 'no-store' } });
+        return Response.json(await checks.check(body, asked), { headers: NOT_KEPT });
       case `${CHECK}/refund`:
         await checks.refund(body, asked);
         return new Response(null, { status: 204 });
       case `${CHECK}/settle`:
-        await checks.settle(body, asked);
-        return new Response(null, { status: 204 });
+        return Response.json(await checks.settle(body, asked), { headers: NOT_KEPT });
       default:
         return problem({ status: 404, code: 'not-found', title: 'Weir has nothing at this path' });
     }

@@ -26,15 +26,13 @@ export const atEachStore = <C extends PastCharge, T>(
 ): Promise<T[]> =>
   Promise.all([...Map.groupBy(charges, ({ store }) => store)].map(([store, some]) => call(store, some)));
 
-type Amend = (store: CounterStore, charges: readonly PastCharge[], signal: AbortSignal) => Promise<unknown>;
-
 /** The calls that change charges of one store. */
-export const AMENDMENTS: Readonly<Record<'refund' | 'settle', Amend>> = {
-  refund(store, charges, signal) {
+export const AMENDMENTS = {
+  refund(store: CounterStore, charges: readonly PastCharge[], signal: AbortSignal) {
     const checks = charges.map(({ check, chargedAtMs, keptUnits }) => ({ ...check, chargedAtMs, keptUnits }));
     return store.refund({ checks }, signal);
   },
-  settle(store, charges, signal) {
+  settle(store: CounterStore, charges: readonly PastCharge[], signal: AbortSignal) {
     const checks = charges.flatMap(({ check, chargedAtMs }) =>
       chargedAtMs === undefined ? [] : [{ ...check, chargedAtMs }],
     );

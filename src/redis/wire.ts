@@ -182,11 +182,19 @@ const BALANCE: ReplyForm<ReplyOf<'refund'>> = {
   },
 };
 
+const SETTLEMENT: ReplyForm<ReplyOf<'settle'>> = {
+  size: 3,
+  read([remaining, resetAtMs, chargedUnits], check, nowMs) {
+    if (!isCount(chargedUnits)) throw badReply('a field is out of range');
+    return { ...BALANCE.read([remaining, resetAtMs], check, nowMs), chargedUnits };
+  },
+};
+
 const REPLIES: { readonly [O in Operation]: ReplyForm<ReplyOf<O>> } = {
   take: { size: 6, read: toOutcome },
   peek: { size: 6, read: toOutcome },
   refund: BALANCE,
-  settle: BALANCE,
+  settle: SETTLEMENT,
   renew: { size: 1, read: (fields) => (isSet(fields) ? 'held' : 'lost') },
   transfer: { size: 3, read: toTransferReply },
   recall: { size: 1, read: (fields) => (isSet(fields) ? 'recalled' : 'unchanged') },

@@ -208,14 +208,16 @@ describe('the id of a check', () => {
   });
 
   it.each([
-    ['more', 7, 3],
-    ['less', 1, 9],
-    ['the same', 2, 8],
-    ['nothing', 0, 10],
-  ])('settles a charge that cost %s in the end', async (_, cost, left) => {
+    ['more', 7, 3, 0],
+    ['less', 1, 9, 0],
+    ['the same', 2, 8, 0],
+    ['nothing', 0, 10, 0],
+    // A debt is at most as large as the limit: of the 23 units that are missing, 18 fit.
+    ['more than the limit can owe', 25, 0, 5],
+  ])('settles a charge that cost %s in the end', async (_, cost, left, uncharged) => {
     const subject = freshUser();
     const { id } = (await ask({ rule: 'jobs', subject, cost: 2 })).body;
-    expect((await post('/settle', { id, cost })).status).toBe(204);
+    expect(await post('/settle', { id, cost })).toEqual({ status: 200, body: { uncharged } });
     expect(await remaining(subject)).toBe(left);
     expect((await post('/settle', { id, cost })).status).toBe(409);
   });

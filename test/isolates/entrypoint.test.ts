@@ -86,7 +86,7 @@ it('a Worker charges, refunds and settles through a service binding', async () =
   expect(await call('refund', first.result?.id)).toEqual({ result: null });
   const second = await call('check', { checks: [{ rule: 'jobs', subject: 'ann', cost: 5 }] });
   expect(second).toMatchObject({ result: { allowed: true } });
-  expect(await call('settle', second.result?.id, 1)).toEqual({ result: null });
+  expect(await call('settle', second.result?.id, 1)).toEqual({ result: { uncharged: 0 } });
   expect(await call('check', { rule: 'jobs', subject: 'ann', peek: true })).toMatchObject({
     result: { id: null, results: [{ remaining: 4 }] },
   });

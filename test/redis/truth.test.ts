@@ -138,7 +138,8 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
             const chargedAtMs = attempts.at(-1 - ago)?.atMs ?? nowMs;
             const settled = await ask(engine, 'settle', { ...check, cost, chargedAtMs }, nowMs);
             const { remaining, resetAtMs } = await look(engine, check, nowMs);
-            expect(settled).toEqual({ remaining, resetAtMs });
+            expect(settled).toMatchObject({ remaining, resetAtMs });
+            expect(settled.chargedUnits).toBeLessThanOrEqual(cost);
           }
           const atMs = nowMs + afterMs;
           const { remaining, resetAtMs } = await look(engine, check, atMs);

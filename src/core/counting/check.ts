@@ -91,6 +91,11 @@ export interface PartOwner {
 /** The answer to a refund or a settlement: what is left after it. */
 export type Balance = Pick<Outcome, 'remaining' | 'resetAtMs'>;
 
+export interface Settlement extends Balance {
+  /** Fewer than asked for if the debt would be too large, or if another region counts. */
+  readonly chargedUnits: number;
+}
+
 /** Whether a seat was still held when it should be renewed. */
 export type SeatStatus = 'held' | 'lost';
 
@@ -115,7 +120,7 @@ export interface Operations {
    */
   peek: { readonly check: Check; readonly reply: Outcome };
   refund: { readonly check: RefundCheck; readonly reply: Balance };
-  settle: { readonly check: SettleCheck; readonly reply: Balance };
+  settle: { readonly check: SettleCheck; readonly reply: Settlement };
   /** Renews seats. */
   renew: { readonly check: Check; readonly reply: SeatStatus };
   /**

@@ -157,7 +157,8 @@ const RUNS: {
       const { chargedAtMs, mostUnits } = one.check;
       const lacking = mostUnits ? mostUnits - (one.capacity - one.room) : Number.POSITIVE_INFINITY;
       const units = Math.max(0, Math.min(withinDebt(one), lacking));
-      return amend(one, units, { chargedAtMs, keptUnits: 0 }, nowMs, counters);
+      const balance = amend(one, units, { chargedAtMs, keptUnits: 0 }, nowMs, counters);
+      return { ...balance, chargedUnits: one.moved ? 0 : units };
     }),
 
   renew: (checks, nowMs, counters) =>
