@@ -354,9 +354,11 @@ function parseAnswer(body: string): Answer | undefined {
   if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed))
     throw new BadAnswer('no object');
   const answer = parsed as Readonly<Record<string, unknown>>;
-  const [userId, apiKeyId, tenantId, tier] = ['userId', 'apiKeyId', 'tenantId', 'tier'].map((field) =>
+  const [userId, keyId, tenantId, tier] = ['userId', 'apiKeyId', 'tenantId', 'tier'].map((field) =>
     nameOrNothing(answer, field),
   );
+  // Lists and rules name keys in lower case.
+  const apiKeyId = keyId?.toLowerCase();
   const claims = claimsIn(answer);
   const ttlMs = ttlIn(answer);
   if (userId === undefined && apiKeyId === undefined && tenantId === undefined) return undefined;

@@ -101,6 +101,12 @@ describe('an answer', () => {
     expect(await ask()).toEqual(found({ userId: '42', claims: { plan: 'pro', n: '7' } }));
   });
 
+  it('names keys in lower case, as lists and rules do: a deny entry could not hold for a key in upper case', async () => {
+    const { source, ask } = openIsolate();
+    source.answer = { apiKeyId: 'Key-7A' };
+    expect(await ask()).toEqual(found({ apiKeyId: 'key-7a' }));
+  });
+
   it('of nobody is remembered for ten seconds, and writes nothing to KV', async () => {
     const { ask, clock, kv, source } = openIsolate();
     source.answer = {};

@@ -87,7 +87,7 @@ const revocation = z
 
 /** The names under which isolates look for revisions (core/ports/callers.ts). */
 const revokedIn = ({ userId, apiKeyId, tenantId }: z.output<typeof revocation>): string[] =>
-  Object.entries({ user: userId, apiKey: apiKeyId, tenant: tenantId }).flatMap(([kind, one]) =>
+  Object.entries({ user: userId, apiKey: apiKeyId?.toLowerCase(), tenant: tenantId }).flatMap(([kind, one]) =>
     one === undefined ? [] : [`${kind}:${one}`],
   );
 
