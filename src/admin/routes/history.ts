@@ -87,8 +87,8 @@ const revocation = z
 
 /** The names under which isolates look for revisions (core/ports/callers.ts). */
 const revokedIn = ({ userId, apiKeyId, tenantId }: z.output<typeof revocation>): string[] =>
-  Object.entries({ user: userId, apiKey: apiKeyId?.toLowerCase(), tenant: tenantId }).flatMap(([kind, one]) =>
-    one === undefined ? [] : [`${kind}:${one}`],
+  Object.entries({ user: userId, apiKey: apiKeyId?.toLowerCase(), tenant: tenantId }).flatMap(
+    ([kind, one]) => (one === undefined ? [] : [`${kind}:${one}`]),
   );
 
 export function addRevocationRoutes(app: AdminApp, services: AdminServices): void {
