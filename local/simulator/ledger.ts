@@ -9,6 +9,7 @@
 //   judgement finds this out exactly. For sliding-window-counter it reports only what no dates can explain.
 //   Where clocks agree, both are the definition itself.
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import { hasBurst } from '../../src/core/counting/capacity.ts';
 import { judgeBucket, judgeTrueWindow } from './measured-definitions.ts';
 import { judgeDatedWindows, judgeEstimates, judgeWindows } from './window-definitions.ts';
 
@@ -110,13 +111,21 @@ function versionsOf(admissions: readonly Admission[]): Version[] {
   return versions;
 }
 
+/**
+ * A part of a bucket has whole requests, and one region has the rest, too. A changed limit can give the rest to another
+ * region, while a charge that was made with it has not drained yet: docs/regions.md states that bound.
+ */
+const restOf = (algorithm: AlgorithmId, admissions: readonly Admission[]): number =>
+  hasBurst({ algorithm }) ? Math.max(0, ...admissions.map(({ units }) => units - 1)) : 0;
+
 function createAllowance(
-  { windowMs, forgettings }: Counted,
+  { algorithm, windowMs, forgettings }: Counted,
   admissions: readonly Admission[],
   versions: readonly Version[],
 ): Pick<History, 'allowedAt' | 'ends'> {
   const [only] = versions;
   if (only && versions.length === 1 && forgettings.length === 0) return { allowedAt: () => only, ends: [] };
+  const rest = restOf(algorithm, admissions);
   const endOf = ({ limit, burst, last }: Version) =>
     (admissions[last]?.atMs ?? 0) + windowMs * (2 + Math.ceil(burst / limit));
   const allowedAt: History['allowedAt'] = (place, atMs = admissions[place]?.atMs ?? 0) => {
@@ -126,7 +135,7 @@ function createAllowance(
       .reduce((sum, { part }) => sum + part, 0);
     return {
       limit: Math.max(...active.map(({ limit }) => limit)) + extra,
-      burst: Math.max(...active.map(({ burst }) => burst)) + extra,
+      burst: Math.max(...active.map(({ burst }) => burst)) + extra + (active.length > 1 ? rest : 0),
     };
   };
   return { allowedAt, ends: versions.map(endOf).sort((a, b) => a - b) };
