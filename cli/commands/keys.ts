@@ -73,7 +73,9 @@ async function importFile(context: CommandContext, file: string): Promise<0> {
     say(`${last} of ${total} rows, ${Math.round((sent * 1_000) / (toldMs - startedMs))} a second`);
   }
   report({ file, dryRun: isDryRun, rows: total, ...counts });
-  say(`${isDryRun ? 'would import' : 'imported'} ${sent} keys of ${basename(file)}: ${wordsOf(counts)}`);
+  say(
+    `${isDryRun ? 'would import' : 'imported'} ${sent} ${sent === 1 ? 'key' : 'keys'} of ${basename(file)}: ${wordsOf(counts)}`,
+  );
   return 0;
 }
 

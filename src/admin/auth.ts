@@ -72,7 +72,7 @@ export type Gate = (request: Request) => Promise<Actor | Response>;
 type Verdict = AccessVerdict | { readonly kind: 'answered'; readonly problem: Problem };
 
 /**
- * A browser sends cookies, Basic passwords and the credentials of Access by itself, whoever asks. So changes, and all
+ * A browser sends cookies, Basic passwords and the credentials of Access by itself, for any site. So changes, and all
  * that a script asks for, need this value, too. Only a person who opens the page gets it: other sites cannot read it, nor
  * can scripts on proxied pages of the same host.
  */

@@ -190,7 +190,10 @@ const ofCaller = {
 const denials = {
   rule: ofRule,
   ...ofCaller,
-  scope: z.enum(SCOPES).optional().describe('Who was counted, with `subject`; whoever called.'),
+  scope: z
+    .enum(SCOPES)
+    .optional()
+    .describe('The scope by which a rule counted. With `subject`: only that one.'),
   subject: name.optional().describe('Needs `scope`. Use the real name, even if Weir stores hashes.'),
 };
 

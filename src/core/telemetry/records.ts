@@ -75,7 +75,7 @@ interface Group<Who, Row> {
   readonly rows: Map<string, Row>;
 }
 
-/** Rows by period, by whoever they are about, and by rule. */
+/** Rows by period, by the subject or caller that they are about, and by rule. */
 function createSums<Who extends object, Rule extends CountingRule, Amounts extends object>({
   periodMs,
   nameOf,
