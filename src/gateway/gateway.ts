@@ -28,10 +28,11 @@ import type { RequestFacts } from '../core/matching/counted-by.ts';
 import { hostOf, type OriginRoute } from '../core/matching/origin-routes.ts';
 import { planByIpOnly, planRequest } from '../core/matching/plan.ts';
 import type { AfterResponse } from '../core/ports/telemetry.ts';
+import type { ShownCredentials } from '../http/credentials.ts';
 import { attempt, attemptLater, type ClientRequest, reportBug } from '../http/guard.ts';
 import {
   addressOf,
-  hasCredential,
+  credentialsShown,
   type Identity,
   identify,
   identifyFromMemory,
@@ -157,19 +158,18 @@ export async function passUncounted(asked: PassableRequest): Promise<Response> {
 /** Returns a promise only if the client shows a credential. */
 function whoCalls(asked: GatewayRequest, round: Round): Identity | Promise<Identity> {
   const { request, services } = asked;
-  return hasCredential(request, services.identity)
-    ? lookUpCaller(asked, round)
-    : { caller: addressOf(request, services.identity) };
+  const shown = credentialsShown(request, services.identity);
+  return shown ? lookUpCaller(asked, round, shown) : { caller: addressOf(request, services.identity) };
 }
 
 /** Looks up a caller that memory does not know, unless the address is denied anyway. */
-async function lookUpCaller(asked: GatewayRequest, round: Round): Promise<Identity> {
+async function lookUpCaller(asked: GatewayRequest, round: Round, shown: ShownCredentials): Promise<Identity> {
   const { afterResponse, request, services } = asked;
   const how = { ...services.identity, afterResponse, deadline: round.deadline };
-  const known = await identifyFromMemory(request, how);
+  const known = await identifyFromMemory(request, how, shown);
   if (known) return known;
   const from = { caller: addressOf(request, services.identity) };
-  return (await isRefusedAnyway(asked, round, from)) ? from : identify(request, how);
+  return (await isRefusedAnyway(asked, round, from)) ? from : identify(request, how, shown);
 }
 
 async function isRefusedAnyway(asked: GatewayRequest, round: Round, from: Identity): Promise<boolean> {

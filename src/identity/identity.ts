@@ -62,9 +62,13 @@ export interface Identity {
   readonly overAllowance?: { readonly credential: Credential; readonly retryAfterMs: number } | undefined;
 }
 
-export async function identify(request: Sent, options: IdentityOptions): Promise<Identity> {
+/** `shown` is read from the headers if it is left out. */
+export async function identify(
+  request: Sent,
+  options: IdentityOptions,
+  shown = credentialsShown(request, options),
+): Promise<Identity> {
   const from = addressOf(request, options);
-  const shown = shownIn(request, options);
   return identityOf(from, await lookUpShown(shown, from, { ...options, named: request.named }), shown);
 }
 
@@ -72,16 +76,16 @@ export async function identify(request: Sent, options: IdentityOptions): Promise
 export async function identifyFromMemory(
   request: Sent,
   options: IdentityOptions,
+  shown = credentialsShown(request, options),
 ): Promise<Identity | undefined> {
   const from = addressOf(request, options);
-  const shown = shownIn(request, options);
   const results = await lookUpShown(shown, from, { ...options, named: request.named, memoryOnly: true });
   const isKnown = [results.source, results.key, results.user].every((one) => one?.kind !== 'not-asked');
   return isKnown ? identityOf(from, results, shown) : undefined;
 }
 
-/** What the app around Weir says counts as a verified token. */
-function shownIn(
+/** Undefined if the request shows none. What the app around Weir says counts as a verified token. */
+export function credentialsShown(
   { headers, named }: Pick<Sent, 'headers' | 'named'>,
   { source, tokens, keyPlaces = DEFAULT_KEY_PLACES }: CredentialOptions,
 ): ShownCredentials | undefined {
@@ -92,12 +96,6 @@ function shownIn(
 }
 
 type CredentialOptions = Pick<IdentityOptions, 'source' | 'tokens' | 'keyPlaces'>;
-
-/** Whether the client shows any credential, or the app around Weir names the caller. */
-export const hasCredential = (
-  request: Pick<Sent, 'headers' | 'named'>,
-  options: CredentialOptions,
-): boolean => shownIn(request, options) !== undefined;
 
 /** The address of the client, as Cloudflare reports it. */
 export const addressOf = (
